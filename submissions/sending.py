@@ -18,7 +18,6 @@ A submission's key is its unique name, which its message at Kaggle contains.
 """
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -108,8 +107,7 @@ def find_earlier(
         if limits is None:
             say(LIMITS_UNKNOWN)
         else:
-            _check_list(listed, limits, tracker.settings.competition)
-            _check_slots(limits, tracker.settings.competition)
+            _check_limits(listed, limits, tracker.settings.competition)
     return None
 
 
@@ -135,41 +133,30 @@ def send(tracker: Tracker, upload: Upload) -> str:
 def follow(tracker: Tracker, key: str) -> Outcome:
     """Wait for the score of a listed submission and return the outcome. An error while waiting only
     adds to the message, because the submission has arrived."""
-    line: Line = {}
-    problem = ""
+    settings, line, problem = tracker.settings, Line(), ""
+    deadline = time.monotonic() + settings.score_seconds
+    has_looked = tracker.skew is not None
+    wait = settings.poll_seconds if has_looked else 0.0
     try:
-        for line, problem in _watch(tracker, key):  # noqa: B007 - the last values are used below
-            pass
+        while found := tracker.read().find(key):
+            line = found
+            if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
+                break  # scored, rejected, or the time is over after Kaggle was asked at least once
+            pause(wait, "Waiting for the score")
+            wait, has_looked = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL)), True
+            try:
+                tracker.look()
+                problem = ""
+            except KaggleError as error:
+                problem = f" {error}"
+                if not error.kind.passing:
+                    break
     except (InputError, OSError) as error:  # the ledger cannot be read or written
         problem = f" {error}"
     except KeyboardInterrupt:
         problem = " Stopped waiting for it."
     outcome = _describe(key, line, problem)
     return Outcome(outcome.code, outcome.message + _describe_skew(tracker.skew))
-
-
-def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
-    """Yield the submission's row and the error of the latest query (empty if it succeeded). The
-    iteration ends when Kaggle has scored or rejected the submission, or the time is over."""
-    settings = tracker.settings
-    deadline = time.monotonic() + settings.score_seconds
-    has_looked, problem = tracker.skew is not None, ""
-    wait = settings.poll_seconds if has_looked else 0.0
-    while line := tracker.read().find(key):
-        yield line, problem
-        if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
-            break  # scored, rejected, or the time is over after Kaggle was asked at least once
-        pause(wait, "Waiting for the score")
-        wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
-        has_looked = True
-        try:
-            tracker.look()
-            problem = ""
-        except KaggleError as error:
-            problem = f" {error}"
-            if not error.kind.passing:
-                yield line, problem
-                break
 
 
 def _remove_leftovers(tracker: Tracker) -> None:
@@ -236,17 +223,15 @@ def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> No
             )
 
 
-def _check_list(listed: list[Submission], limits: SubmissionLimits, competition: str) -> None:
-    """Raise InputError if Kaggle lists no submission but counts some: the list must be wrong."""
+def _check_limits(listed: list[Submission], limits: SubmissionLimits, competition: str) -> None:
+    """Raise InputError if no submission is left, or if Kaggle lists no submission but counts some:
+    then the list must be wrong."""
     if not listed and limits.numTotal > 0:
         raise InputError(
             f"{competition}: Kaggle lists no submission but counts {limits.numTotal}, so it is "
             "unknown whether it has this file already. Run the same command again in some minutes. "
             "To send it anyway, give --force (make: FORCE=1)."
         )
-
-
-def _check_slots(limits: SubmissionLimits, competition: str) -> None:
     if limits.numAllowedNow <= 0:
         raise InputError(
             f"{competition}: no submission is left now ({limits.numToday} made today, "

@@ -4,13 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from solution.analysis.explanation import Explanation
 from solution.analysis.graph_picture import show_name
@@ -34,7 +30,8 @@ SLOWER, FASTER = "#c44e52", "#4c72b0"
 
 def draw_contributions(explanation: Explanation, path: Path) -> None:
     """Write a PNG of the contributions of columns, beside the columns that the model uses most."""
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5.6), layout="constrained")
+    figure = Figure(figsize=(13, 5.6), layout="constrained")
+    axes = figure.subplots(1, 2)
     order = explanation.order[:SHOWN][::-1]
     values = explanation.contributions[order]
     colours = np.where(values > 0, SLOWER, FASTER)
@@ -46,12 +43,12 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     axes[0].set_xlabel("contribution to the difference of scores (red: slower, blue: faster)")
     _draw_importance(axes[1], explanation.features, explanation.importance)
     save_figure(figure, path)
-    plt.close(figure)
 
 
 def draw_costs(costs: "Costs", path: Path) -> None:
     """Write a PNG of the costs in which two configurations differ: a bar per tensor."""
-    figure, axes = plt.subplots(figsize=(11, 5.6), layout="constrained")
+    figure = Figure(figsize=(11, 5.6), layout="constrained")
+    axes = figure.subplots()
     names, values = costs.names[:SHOWN][::-1], costs.added[:SHOWN][::-1]
     bars = np.arange(len(names))
     axes.barh(bars, values, color=np.where(values > 0, SLOWER, FASTER))
@@ -60,7 +57,6 @@ def draw_costs(costs: "Costs", path: Path) -> None:
     axes.set_title(f"{show_name(costs.graph)}: configuration {costs.slow} over {costs.fast}")
     axes.set_xlabel("cost that adds to the difference of the scores (red: slower, blue: faster)")
     save_figure(figure, path)
-    plt.close(figure)
 
 
 def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.ndarray) -> None:
@@ -87,7 +83,7 @@ def draw_components(
     state how well a plane in three components separates fast from slow configurations
     (solution.analysis.measures.separability).
     """
-    figure = plt.figure(figsize=(19, 5.4), layout="constrained")
+    figure = Figure(figsize=(19, 5.4), layout="constrained")
     axes = [figure.add_subplot(1, 3, panel) for panel in (1, 3)]
     rows = rows_of(graph)
     colours, label = None, ""
@@ -107,7 +103,6 @@ def draw_components(
     said = _say_separability(tables, ranks) if len(tables) else ""
     axes[1].set_title(f"{len(tables):,} configurations of {count(len(others), 'graph')}{said}")
     save_figure(figure, path)
-    plt.close(figure)
 
 
 def _scatter_in_three(axes: Any, rows: np.ndarray, colours: np.ndarray | None) -> None:

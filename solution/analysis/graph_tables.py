@@ -97,7 +97,8 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
 
 def show_graph(graph: Graph) -> list[Table]:
     """Return tables of a graph: sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
-    tables = [_show_sizes(graph), _show_opcodes(graph)]
+    opcodes = Counter(OPCODES[opcode] for opcode in graph.node_opcodes.tolist())
+    tables = [_show_sizes(graph), _show_opcodes(opcodes)]
     if graph.collection.kind == "tile":
         tables.append(_show_tiles(graph))
     elif len(graph.configurable):  # a program may have no configurable node
@@ -114,7 +115,8 @@ def show_graph(graph: Graph) -> list[Table]:
 
 def show_records(name: str, records: Sequence[Record]) -> list[Table]:
     """Return two tables of a protobuf file: a row per record, and a row per frequent opcode."""
-    return [_show_record_rows(name, records), _show_record_opcodes(records)]
+    opcodes = (one.opcode for record in records for one in instructions(record.module))
+    return [_show_record_rows(name, records), _show_opcodes(Counter(opcodes))]
 
 
 def _show_record_rows(name: str, records: Sequence[Record]) -> Table:
@@ -144,19 +146,6 @@ def _show_record_rows(name: str, records: Sequence[Record]) -> Table:
     return table
 
 
-def _show_record_opcodes(records: Sequence[Record]) -> Table:
-    counts = Counter(
-        instruction.opcode for record in records for instruction in instructions(record.module)
-    )
-    table = make_table("Opcodes", names=("Opcode",), numbers=("Nodes",))
-    for opcode, count in counts.most_common(MAX_ROWS):
-        table.add_row(Text(opcode), f"{count:,}")
-    others = counts.total() - sum(count for _, count in counts.most_common(MAX_ROWS))
-    if others:
-        table.add_row(f"{len(counts) - MAX_ROWS} others", f"{others:,}")
-    return table
-
-
 def _show_sizes(graph: Graph) -> Table:
     title = Text(f"{graph.collection.name}:{graph.name}")
     table = make_table(title, names=("What",), numbers=("Count",))
@@ -174,13 +163,11 @@ def _show_sizes(graph: Graph) -> Table:
     return table
 
 
-def _show_opcodes(graph: Graph) -> Table:
-    opcodes, counts = np.unique(graph.node_opcodes, return_counts=True)
+def _show_opcodes(counts: Counter[str]) -> Table:
     table = make_table("Opcodes", names=("Opcode",), numbers=("Nodes",))
-    order = np.argsort(-counts, kind="stable")
-    for index in order[:MAX_ROWS]:
-        table.add_row(OPCODES[int(opcodes[index])], f"{counts[index]:,}")
-    _add_rest(table, len(order))
+    for opcode, count in counts.most_common(MAX_ROWS):
+        table.add_row(Text(opcode), f"{count:,}")
+    _add_rest(table, len(counts))
     return table
 
 

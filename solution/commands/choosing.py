@@ -1,5 +1,6 @@
 """The command that finds a faster configuration by measuring or estimating a few: choose."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,10 +154,26 @@ def _search(
     program: Path, leading: "Bundle | None", folder: Path, settings: "Settings", *, memory: bool
 ) -> None:
     """Search by measurements on this machine, or by a TPU's estimates; show the result."""
-    if settings.target.name == CPU:
-        _show(_measure(program, leading, folder, settings))
-    else:
-        _show_estimated(_estimate(program, leading, folder, settings, memory=memory))
+    from solution.system.progress import console
+
+    check_writable(folder)
+    with console.status(f"{program.name}: starting") as status:
+
+        def tell(note: str) -> None:
+            status.update(f"{program.name}: {note}")
+
+        if settings.target.name == CPU:
+            from solution.choosing.choose import choose_program
+
+            chosen = choose_program(program, leading, folder, settings, tell)
+            show = partial(_show, chosen)
+        else:
+            from solution.choosing.estimated import MEMORY, TIME, choose_for_tpu
+
+            goal = MEMORY if memory else TIME
+            estimated = choose_for_tpu(program, leading, folder, settings, goal, tell)
+            show = partial(_show_estimated, estimated)
+    show()
 
 
 def _look_up(
@@ -232,20 +249,6 @@ def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
     return None
 
 
-def _measure(
-    program: Path, leading: "Bundle | None", folder: Path, settings: "Settings"
-) -> "Chosen":
-    from solution.choosing.choose import choose_program
-    from solution.system.progress import console
-
-    check_writable(folder)
-    with console.status(f"{program.name}: starting") as status:
-        return choose_program(
-            program, leading, folder, settings,
-            lambda note: status.update(f"{program.name}: {note}"),
-        )  # fmt: skip
-
-
 def _list_given(context: typer.Context) -> set[str]:
     """Return the names of the parameters that are on the command line."""
     return {
@@ -319,20 +322,6 @@ def _tabulate(chosen: "Chosen") -> "Table":
         f"{chosen.seconds:.0f}",
     )  # fmt: skip
     return table
-
-
-def _estimate(
-    program: Path, leading: "Bundle | None", folder: Path, settings: "Settings", *, memory: bool
-) -> "Estimated":
-    from solution.choosing.estimated import MEMORY, TIME, choose_for_tpu
-    from solution.system.progress import console
-
-    check_writable(folder)
-    with console.status(f"{program.name}: starting") as status:
-        return choose_for_tpu(
-            program, leading, folder, settings, MEMORY if memory else TIME,
-            lambda note: status.update(f"{program.name}: {note}"),
-        )  # fmt: skip
 
 
 def _show_estimated(found: "Estimated") -> None:

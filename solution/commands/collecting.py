@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from solution.collecting.program_space import ProgramSpace
     from solution.collecting.records import Destination
     from solution.collecting.session import Finished
-    from solution.programs.program import Program, Wanted
+    from solution.programs.program import Program
     from solution.training.executors.base import Executor
 
 # Slow imports (polars, scipy) are inside the commands that need them.
@@ -82,16 +82,12 @@ def layout(
     found = find_collection(collection)
     if found.kind != "layout":
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
-    settings = _make_settings(
-        target, LAYOUTS, seconds, megabytes, options.make_wanted(module, function), configs=configs,
-        seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
-    )  # fmt: skip
-    make_space = partial(
-        settings.target.make_space, kind=LAYOUTS, varies_fastest=not found.name.endswith(":random")
-    )
     _collect(
-        programs, make_space, Destination(out, collection, split), settings, minutes,
+        programs, {"kind": LAYOUTS, "varies_fastest": not found.name.endswith(":random")},
+        Destination(out, collection, split), target, (seconds, megabytes, minutes),
         options.make_executor(executor, address, None),
+        wanted=options.make_wanted(module, function), configs=configs, seed=seed,
+        keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
 
 
@@ -118,14 +114,11 @@ def tile(
     from solution.collecting.program_space import TILES
     from solution.collecting.records import Destination
 
-    settings = _make_settings(
-        target, TILES, seconds, megabytes, options.make_wanted(module, function), configs=configs,
-        seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
-    )  # fmt: skip
     _collect(
-        programs, partial(settings.target.make_space, kind=TILES),
-        Destination(out, "tile:xla", split), settings, minutes,
-        options.make_executor(executor, address, None),
+        programs, {"kind": TILES}, Destination(out, "tile:xla", split), target,
+        (seconds, megabytes, minutes), options.make_executor(executor, address, None),
+        wanted=options.make_wanted(module, function), configs=configs, seed=seed,
+        keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
 
 
@@ -156,14 +149,11 @@ def vary_options(
     from solution.collecting.program_space import OPTIONS
     from solution.collecting.records import Destination
 
-    settings = _make_settings(
-        target, OPTIONS, seconds, megabytes, options.make_wanted(module, function), configs=configs,
-        seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
-    )  # fmt: skip
     _collect(
-        programs, partial(settings.target.make_space, kind=OPTIONS),
-        Destination(out, f"layout:{source}:random", split), settings, minutes,
-        options.make_executor(executor, address, None),
+        programs, {"kind": OPTIONS}, Destination(out, f"layout:{source}:random", split), target,
+        (seconds, megabytes, minutes), options.make_executor(executor, address, None),
+        wanted=options.make_wanted(module, function), configs=configs, seed=seed,
+        keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
 
 
@@ -196,38 +186,37 @@ def report(
     say(f"Picture: {path}")
 
 
-def _make_settings(
+def _collect(
+    programs: list[Path],
+    space: dict[str, Any],
+    place: "Destination",
     target: str,
-    kind: str,
-    seconds: float | None,
-    megabytes: int | None,
-    wanted: "Wanted | None",
-    **settings: Any,
-) -> "Settings":
-    """Return the settings with which programs are measured. `seconds` and `megabytes` limit a
-    compilation; they default to the target's limits. Raises InputError if the target is unknown,
-    not usable on this machine, or has no configurations of this `kind`, such as "tile"."""
+    limits: tuple[float | None, int | None, float | None],
+    executor: "Executor",
+    **how: Any,
+) -> None:
+    """Measure the programs, show the result, and say how to use it.
+
+    Args:
+        space: arguments of the target's make_space; "kind" is the kind of configurations.
+        limits: seconds and megabytes of a compilation, by default the target's; and minutes for all
+            programs.
+        how: the other settings of solution.collecting.collect.Settings.
+
+    Raises InputError if the target is unknown, not usable on this machine, or has no configurations
+    of this kind.
+    """
     from solution.collecting.collect import Settings
+    from solution.collecting.report import show_finished
+    from solution.collecting.session import collect_programs
     from solution.collecting.target import parse_target
     from solution.programs.child import Limits
 
-    machine = parse_target(target)
-    machine.check(kind)
-    limits = Limits(seconds or machine.seconds, megabytes or machine.megabytes)
-    return Settings(target=machine, limits=limits, wanted=wanted, **settings)
-
-
-def _collect(
-    programs: list[Path],
-    make_space: "Callable[[Program], ProgramSpace]",
-    place: "Destination",
-    settings: "Settings",
-    minutes: float | None,
-    executor: "Executor",
-) -> None:
-    from solution.collecting.report import show_finished
-    from solution.collecting.session import collect_programs
-
+    machine, (seconds, megabytes, minutes) = parse_target(target), limits
+    machine.check(space["kind"])
+    bounds = Limits(seconds or machine.seconds, megabytes or machine.megabytes)
+    settings = Settings(target=machine, limits=bounds, **how)
+    make_space = partial(machine.make_space, **space)
     minutes = minutes or settings.target.minutes * len(programs)
     if executor.is_away:
         if settings.arguments is not None:
