@@ -17,7 +17,7 @@ from rich.text import Text
 
 from solution.runs.folder import find_runs
 from solution.runs.record import LIBRARIES
-from solution.system.accelerators import describe_accelerators, find_gpus
+from solution.system.accelerators import describe_accelerators
 from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.terminal import make_table
@@ -59,7 +59,7 @@ def examine(settings: WaitSettings) -> list[Finding]:
         _examine_disk(),
         Finding("Python", f"{platform.python_version()} on {platform.system()}"),
         Finding("Libraries", ", ".join(f"{n} {metadata.version(n)}" for n in libraries)),
-        _examine_gpu(),
+        Finding("GPU", describe_accelerators()),
     ]
 
 
@@ -162,11 +162,9 @@ def _ask_date(url: str, seconds: float) -> datetime | None:
 
 
 def _examine_variables() -> list[Finding]:
-    present = [name for name in NOT_PASSED_ON if os.environ.get(name)]
-    if not present:
-        return []
+    present = ", ".join(name for name in NOT_PASSED_ON if os.environ.get(name))
     advice = "They make the CLI print keys or change its target; the commands here ignore them."
-    return [Finding("Variables", ", ".join(present), advice)]
+    return [Finding("Variables", present, advice)] if present else []
 
 
 def _examine_ledger(settings: WaitSettings) -> Finding:
@@ -203,10 +201,3 @@ def _examine_disk() -> Finding:
         return Finding("Disk", found, f"Free some space on the disk of {folder}.", stops=True)
     advice = f"`make data` needs about {DATA_GIGABYTES} GB." if free < DATA_GIGABYTES else ""
     return Finding("Disk", found, advice)
-
-
-def _examine_gpu() -> Finding:
-    try:
-        return Finding("GPU", describe_accelerators(find_gpus()))
-    except InputError as error:
-        return Finding("GPU", str(error), "Look at the driver.")

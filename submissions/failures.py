@@ -8,6 +8,9 @@ import re
 from dataclasses import dataclass, replace
 
 from solution.system.errors import InputError
+from solution.system.wording import shorten
+
+MAX_QUOTED = 200  # characters of the CLI's output in a message
 
 # exit codes: Kaggle has the submission; not known; Kaggle could not score it (InputError: 2)
 DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4
@@ -219,10 +222,6 @@ def explain_failure(
     words = kind.words.format(**facts)
     advice = kind.advice.format(**facts)
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    quoted = f' The kaggle CLI said: "{_shorten(lines[-1])}".' if lines else ""
+    quoted = f' The kaggle CLI said: "{shorten(lines[-1], MAX_QUOTED)}".' if lines else ""
     name = "" if kind.name in words else f" ({kind.name})"
     return KaggleError(kind, f"{doing}: {words}{name}.{quoted} {advice}")
-
-
-def _shorten(text: str, width: int = 200) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."

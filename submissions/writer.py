@@ -24,7 +24,7 @@ from solution.domain.metrics import TOP_K
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 from solution.system.sealing import NOTHING, describe_file
-from solution.system.wording import count
+from solution.system.wording import count, shorten
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
@@ -59,7 +59,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
         defect = _find_defect(graph, configs, expected.num_configs[graph])
         if defect:
             raise InputError(
-                f"{name}, line {line}, {_shorten(graph)}: {defect}. Write the file again."
+                f"{name}, line {line}, {shorten(graph, MAX_TEXT)}: {defect}. Write the file again."
             )
     return len(rows)
 
@@ -85,7 +85,7 @@ def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]
     one line is reported, because a wrong file may have very many invalid lines."""
     header = next(lines, [])
     if header != HEADER:
-        found = _shorten(",".join(header))
+        found = shorten(",".join(header), MAX_TEXT)
         raise InputError(f"{shown}: expected the header ID,TopConfigs, found {found!r}.")
     rows = []
     for line, row in enumerate(lines, start=2):
@@ -105,7 +105,8 @@ def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
         if found:
             raise InputError(
                 f"{path}: {words.format(count(len(found), 'ID'))}, such as "
-                f"{', '.join(map(_shorten, found[:MAX_SHOWN]))}; {len(expected.num_configs)} rows "
+                f"{', '.join(shorten(one, MAX_TEXT) for one in found[:MAX_SHOWN])}; "
+                f"{len(expected.num_configs)} rows "
                 f"are expected by {expected.source}."
             )
 
@@ -126,10 +127,6 @@ def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
     if len(indices) != wanted:
         return f"expected {wanted} indices, found {len(indices)}"
     return None
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def count_wanted(name: str, num_configs: int) -> int:

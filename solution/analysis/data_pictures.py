@@ -212,7 +212,7 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
         ]
         # below the panel, where it covers no points; names that begin with _ need given points
         axes.legend(
-            points, [_shorten(show_name(graph)) for graph in shown],
+            points, [show_name(graph, NAME_WIDTH) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,
             loc="upper center", bbox_to_anchor=(0.5, -0.18),
         )  # fmt: skip
@@ -243,7 +243,7 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
     ordered = sorted(programs.values(), key=measures.fastest)
     figure = Figure(figsize=(12, 2 + 0.22 * len(ordered)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1, 2.4])
-    names = [_shorten(show_name(graph)) for graph in ordered]
+    names = [show_name(graph, NAME_WIDTH) for graph in ordered]
     for name, colour in COLOURS.items():
         rows = [row for row, graph in enumerate(ordered) if graph.key[0] == name]
         times = [measures.fastest(ordered[row]) / 1e6 for row in rows]
@@ -323,10 +323,6 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
 def _repeated(summaries: pl.DataFrame) -> float:
     configs, distinct = sum(summaries["configs"]), sum(summaries["distinct"])
     return 100 * (1 - distinct / configs) if configs else 0.0
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def _label_components(axes: Axes, shares: np.ndarray) -> None:

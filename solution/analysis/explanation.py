@@ -25,7 +25,7 @@ from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import Model, load_model
 from solution.models.linear import LinearRanker
 from solution.models.trees.boosted_trees import BoostedTrees
-from solution.runs.folder import Run, recall_command
+from solution.runs.folder import EXPERIMENTS, Run, recall_command
 from solution.runs.job import MODEL
 from solution.serving.words import describe_configs
 from solution.store.graph_file import GraphCache, LazyGraphs
@@ -34,6 +34,7 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.terminal import make_table
 from solution.system.wording import compare_times, count
+from solution.training.failures import is_own
 from solution.training.folds import NO_FOLD
 
 SHOWN = 12
@@ -158,13 +159,21 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
 
 def find_explained(name: str, run: Run) -> Experiment:
     """Return the experiment with this name, or from the file with this path. Raises InputError if
-    there is none."""
+    there is none, or if the user's file has changed since the run was trained."""
     if name in set(run.experiments()) - set(list_experiments()):
         raise InputError(
             f"{name}: an experiment of {run.folder} that is defined in your file. Give the path of "
             "that file."
         )
-    return find_experiment(name)
+    found = find_experiment(name)
+    trained = run.record()["settings"][EXPERIMENTS].get(found.name, {}).get("source")
+    if is_own(found) and trained not in (None, found.source):
+        raise InputError(
+            f"{found.origin}: was changed after {run.folder} was trained by it, so its models "
+            "would be read by other code. Give the file as it was, or train what it is now under "
+            "another name, or in another folder."
+        )
+    return found
 
 
 def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:

@@ -20,6 +20,7 @@ from solution.domain.neighbours import Neighbours, find_depths, starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS
 from solution.features.preparation import keep_nodes, neighbourhood
 from solution.system.pictures import save_figure, show_plainly
+from solution.system.wording import shorten
 
 MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
 # rough maximum number of nodes beside each other, and above each other, in a row
@@ -161,10 +162,9 @@ def make_figure(graph: Graph) -> Figure:
     return figure
 
 
-def show_name(graph: Graph) -> str:
+def show_name(graph: Graph, width: int = NAME_WIDTH) -> str:
     """Return the graph's name for a title: shortened, without formulas or control characters."""
-    name = graph.name
-    return show_plainly(name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…")
+    return show_plainly(shorten(graph.name, width))
 
 
 def _draw_program(drawing: Drawing, axes: Axes) -> None:

@@ -86,7 +86,12 @@ def inspect(
             raise InputError("--collection is for one graph. Give --graph NAME, or leave it out.")
         if picture is not None and picture.suffix in FORMATS:
             raise InputError(f"{picture}: pictures of a folder go to a folder. Give its name.")
-        _look_at_folder(file, picture or Path("pictures"))
+        from solution.analysis.first_look import draw_first_look
+
+        pictures = picture or Path("pictures")
+        check_writable(pictures)
+        drawn = ", ".join(path.name for path in draw_first_look(file, pictures))
+        say(f"{pictures}: {drawn}. One graph of it: --graph NAME.")
         return
     from solution.analysis.graph_lookup import look_up_graph, read_file
     from solution.analysis.graph_picture import draw_graph
@@ -103,14 +108,6 @@ def inspect(
         output.print(table)
     draw_graph(graph, path)
     say(f"Picture: {path}")
-
-
-def _look_at_folder(data: Path, pictures: Path) -> None:
-    from solution.analysis.first_look import draw_first_look
-
-    check_writable(pictures)
-    drawn = draw_first_look(data, pictures)
-    say(f"{pictures}: {', '.join(path.name for path in drawn)}. One graph of it: --graph NAME.")
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.commands.options import SAMPLE_RUN, RecipeOption, RunOption, check_output
-from solution.runs.folder import EXPERIMENTS, RECORD, Run, find_runs
+from solution.runs.folder import RECORD, Run, find_runs
 from solution.runs.record import keep_others_out
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -19,7 +19,6 @@ from solution.system.wording import count
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.domain.graph import Graph
-    from solution.experiments.base import Experiment
     from solution.models.base import CostRanker, Ranker
 
 # Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
@@ -135,19 +134,6 @@ def verify(
         say(f"The competition asks for {wanted} rows: this file is not for upload.")
 
 
-def _check_unchanged(experiment: "Experiment", run: Run) -> None:
-    """Raise InputError if the user's experiment file has changed since the run was trained."""
-    from solution.training.failures import is_own
-
-    trained = run.record()["settings"][EXPERIMENTS].get(experiment.name, {}).get("source")
-    if is_own(experiment) and trained not in (None, experiment.source):
-        raise InputError(
-            f"{experiment.origin}: was changed after {run.folder} was trained by it, so its models "
-            "would be read by other code. Give the file as it was, or train what it is now under "
-            "another name, or in another folder."
-        )
-
-
 @app.command()
 def explain(
     experiment: Annotated[
@@ -180,7 +166,6 @@ def explain(
     check_writable(out or EXPLANATIONS)
     run = Run.existing(run_folder)
     found = words.find_explained(experiment, run)
-    _check_unchanged(found, run)
     store = open_run_store(run, data)
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)

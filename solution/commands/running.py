@@ -48,16 +48,11 @@ ALL_PLANNED = "all seeds, folds and epochs"
 FOLDS, QUICK_FOLDS = 5, 2
 
 
-def _name_once(names: list[str]) -> list[str]:
-    """Return the names without repetitions."""
-    return [*dict.fromkeys(names)]
-
-
 CollectionsOption = Annotated[
     list[str],
     typer.Option(
         "--collection",
-        callback=_name_once,
+        callback=lambda names: [*dict.fromkeys(names)],  # each once
         help="Use only this collection; may be repeated. Default: all.",
     ),
 ]

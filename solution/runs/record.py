@@ -27,9 +27,11 @@ from solution.system.files import (
 from solution.system.names import check_text
 from solution.system.progress import warn
 from solution.system.sealing import check_seal
+from solution.system.wording import shorten
 
 # Patterns of the files that training writes in an experiment's folder.
 WRITTEN = (*predictions.PARTS, f"{JOBS}/*", f"{JOBS}/*/*{CHECKPOINTS}")
+WIDTH = 60  # maximum characters of a setting in a message
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
 
@@ -189,7 +191,7 @@ def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
     if isinstance(old, str) and isinstance(new, str):
         common = os.path.commonprefix([old, new])
         begin = max(common.rfind(mark) + len(mark) if mark in common else 0 for mark in (", ", "("))
-    return [f"{name}: {_shorten(str(old)[begin:])}, now {_shorten(str(new)[begin:])}"]
+    return [f"{name}: {shorten(str(old)[begin:], WIDTH)}, now {shorten(str(new)[begin:], WIDTH)}"]
 
 
 def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -200,11 +202,6 @@ def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tu
     pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
     pairs |= {n: (experiments[n], others[n]) for n in sorted(experiments.keys() & others.keys())}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _shorten(value: object, width: int = 60) -> str:
-    text = str(value)
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def list_versions() -> dict[str, str]:

@@ -30,7 +30,7 @@ from solution.sessions.record import (
 )
 from solution.store.store import RECORD as STORE_RECORD
 from solution.store.store import is_store
-from solution.system.accelerators import describe_accelerators, find_gpus
+from solution.system.accelerators import describe_accelerators
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.files import make_folder
@@ -44,13 +44,6 @@ LOOK_SECONDS = 20.0  # seconds between two checks of the output's size
 LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 PACKAGED = str(Path("solution", "serving"))  # end of the path of this project's bundle
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
-
-
-def _describe_accelerators() -> str:
-    try:
-        return describe_accelerators(find_gpus())
-    except InputError as error:
-        return str(error)
 
 
 class OutOfTimeError(BaseException):
@@ -88,7 +81,7 @@ class Session:
         session.leave_record("running")
         machine = "a Kaggle kernel" if on_kaggle else "this computer"
         commit = read_commit() or "unknown"
-        say(f"{notebook} on {machine}, code of commit {commit}; {_describe_accelerators()}.")
+        say(f"{notebook} on {machine}, code of commit {commit}; {describe_accelerators()}.")
         return session
 
     @property

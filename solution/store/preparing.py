@@ -6,8 +6,7 @@ A preparation that was stopped continues with the graphs that are not prepared y
 import dataclasses
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +44,7 @@ from solution.system.files import (
     replace_file,
     write_sealed,
 )
-from solution.system.refusals import FULL
+from solution.system.refusals import name_full_disk
 from solution.system.wording import count
 
 OTHERWISE = (
@@ -101,7 +100,7 @@ def prepare_store(
         seals = {} if store is None else store.seals()
     if not folder.is_dir():
         check_writable(folder)
-    with _saying_no_room(folder):
+    with name_full_disk(folder):  # what is finished is kept
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)
@@ -114,19 +113,6 @@ def prepare_store(
             finally:  # workers that were killed leave temporary files
                 remove_leftovers(folder, [f"{GRAPHS}/**"])
     return Store.open(folder)
-
-
-@contextmanager
-def _saying_no_room(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in FULL:
-            raise InputError(
-                f"{folder}: {error.strerror}. What is finished is kept: make room, and start the "
-                "same command again."
-            ) from error
-        raise
 
 
 def _open_sound(folder: Path) -> Store | None:

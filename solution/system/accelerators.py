@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -51,8 +50,13 @@ def find_smallest_memory() -> int:
     return 0
 
 
-def describe_accelerators(gpus: Sequence[Gpu]) -> str:
-    """Return the text that tells users which GPUs there are and how a run uses them."""
+def describe_accelerators(gpus: list[Gpu] | None = None) -> str:
+    """Return the text that tells users which GPUs there are and how a run uses them, or that
+    nvidia-smi fails. `gpus`: by default those that nvidia-smi lists."""
+    try:
+        gpus = find_gpus() if gpus is None else gpus
+    except InputError as error:
+        return str(error)
     if not gpus:
         words = "no GPU: nets are trained on the CPU, one on each core"
         if "TPU_ACCELERATOR_TYPE" in os.environ:  # set in Kaggle kernels with a TPU

@@ -31,6 +31,11 @@ def count(number: int, name: str) -> str:
     return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
 
 
+def shorten(text: str, width: int) -> str:
+    """Return the text, cut to `width` characters with three dots at the end if it is longer."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra from a clone: no package index has the project."""
     return f'In the project\'s folder, pip install -c constraints.txt -e ".[{extra}]"'

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
@@ -42,6 +42,11 @@ class Push(BaseModel):
     version: int = 0  # number of the kernel's version at Kaggle; 0 if it is not known
     state: State = "pushing"
     note: str = ""
+
+    @property
+    def ordered(self) -> tuple[Any, ...]:
+        """What the push was asked for: commit, parameters, whether it resumes, bundle."""
+        return self.commit, self.values, self.resumes, self.bundle
 
     @property
     def url(self) -> str:

@@ -12,7 +12,6 @@ A push has a key, its unique name, which the pushed source contains.
 
 import json
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,7 +61,8 @@ def push(order: Order, settings: WaitSettings) -> Outcome:
         try:
             earlier = reconcile(order.notebook, kernels)
             order = _name_bundle(order, user, kernels)
-            if earlier is not None and _is_same(earlier, order):
+            wanted = (name_commit(order.tree), order.values, order.resumes, order.bundle)
+            if earlier is not None and earlier.ordered == wanted:
                 return Outcome(DONE, f"It had arrived already. {_describe(earlier, order)}")
             package = provide_package(order.tree, settings.wheels, settings.kernel_python)
             version = provide_dataset(package, f"{user}/{SLUG}", kernels)
@@ -122,7 +122,9 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
         values = {**order.values, "PUSH": made.key, "COMMIT": made.commit}
         if order.bundle:
             values[BUNDLE] = order.bundle.partition("/")[2]
-        _stage(order.notebook, metadata, values, Path(folder))
+        staged = json.dumps(set_values(order.notebook.read(), values))
+        Path(folder, order.notebook.built.name).write_text(staged, encoding="utf-8")
+        write_json(metadata, Path(folder, METADATA))
         record(name, made)
         try:
             number = kernels.push(Path(folder))
@@ -159,14 +161,6 @@ def _is_there(made: Push, kernels: Kernels, said: str) -> bool:
             ) from error
 
 
-def _stage(
-    notebook: Notebook, metadata: dict[str, Any], values: Mapping[str, Value], folder: Path
-) -> None:
-    staged = set_values(notebook.read(), values)
-    (folder / notebook.built.name).write_text(json.dumps(staged), encoding="utf-8")
-    write_json(metadata, folder / METADATA)
-
-
 def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
     """Return the content of kernel-metadata.json with this push's inputs. A notebook with a bundle
     gets the competition's data instead of other notebooks' outputs."""
@@ -178,11 +172,6 @@ def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
     if order.resumes:
         metadata["kernel_sources"] = [*metadata["kernel_sources"], metadata["id"]]
     return metadata
-
-
-def _is_same(earlier: Push, order: Order) -> bool:
-    wanted = (name_commit(order.tree), order.values, order.resumes, order.bundle)
-    return (earlier.commit, earlier.values, earlier.resumes, earlier.bundle) == wanted
 
 
 def _describe(made: Push, order: Order) -> str:

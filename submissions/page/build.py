@@ -86,7 +86,9 @@ def write_page(
     page = environment.get_template("page.html").render(
         headline=_summarise(evidence), sections=sections
     )
-    path = path or run.folder / _name_report(run, recipe)
+    last = recall(run.folder)
+    is_last = last is None or last.name == recipe.name
+    path = path or run.folder / (REPORT if is_last else f"report-{recipe.name}.html")
     with replace_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
@@ -95,11 +97,6 @@ def write_page(
 def _show(value: object) -> object:
     """Escape unprintable characters of a text: they could make it run from right to left."""
     return escape(value) if type(value) is str else value
-
-
-def _name_report(run: Run, recipe: Recipe) -> str:
-    last = recall(run.folder)
-    return REPORT if last is None or last.name == recipe.name else f"report-{recipe.name}.html"
 
 
 def _summarise(evidence: Evidence) -> Headline:

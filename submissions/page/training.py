@@ -83,7 +83,9 @@ def describe_curves(run: Run) -> Section:
                 first = [name, collections, folder.name.replace("-", " ")]
                 volatility = jobs[folder].volatility
                 rows += [[*first, *_summarise(fit.scores, volatility)] for fit in parts]
-                points += [[*first, _list_points(fit.scores)] for fit in parts]
+                for fit in parts:
+                    shown = [f"{step:g}: {number(score)}" for step, score in fit.scores]
+                    points.append([*first, ", ".join(shown)])
     if not figures:
         return Section("curves", "Learning curves", NONE_KEPT)
     drawn = {row[0] for row in rows}
@@ -170,10 +172,6 @@ def _ends(name: str, curves: Sequence[Curve]) -> str:
     values."""
     first, last = (sum(curve[end][1] for curve in curves) / len(curves) for end in (0, -1))
     return f"mean {name} from {number(first)} to {number(last)}"
-
-
-def _list_points(curve: Curve) -> str:
-    return ", ".join(f"{step:g}: {number(score)}" for step, score in curve)
 
 
 def _summarise(curve: Curve, volatility: float | None) -> list[str]:
