@@ -31,7 +31,6 @@ from solution.serving.words import describe_configs
 from solution.store.graph_file import GraphCache, LazyGraphs
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.system.names import suggest
 from solution.system.terminal import make_table
 from solution.system.wording import compare_times, count
 from solution.training.failures import is_own
@@ -174,31 +173,6 @@ def find_explained(name: str, run: Run) -> Experiment:
             "another name, or in another folder."
         )
     return found
-
-
-def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
-    """Return the graph `name`, or COLLECTION:NAME, from the experiment's collections. Raises
-    InputError unless exactly one graph matches."""
-    wanted = pl.concat_str("collection", "graph", separator=":")
-    rows = store.graphs.filter(
-        pl.col("collection").is_in(experiment.collections),
-        (pl.col("graph") == name) | (wanted == name),
-    )
-    if len(rows) != 1:
-        found = [f"{c}:{g}" for c, g in rows.select("collection", "graph").iter_rows()]
-        raise InputError(
-            f"{name!r}: expected one graph of {', '.join(experiment.collections)} in "
-            f"{store.folder}, found {', '.join(found) or 'none'}."
-            f"{'' if found else _suggest(store, experiment, name)} Give its name, or "
-            "COLLECTION:NAME."
-        )
-    return store.load(rows, GraphCache())[0]
-
-
-def _suggest(store: Store, experiment: Experiment, name: str) -> str:
-    graphs = store.graphs.filter(pl.col("collection").is_in(experiment.collections))
-    names = graphs["graph"].unique().sort().to_list()
-    return suggest(name, names) or f" There are such as {', '.join(names[:3])}."
 
 
 def labelled_graphs(store: Store, collection: str, ranker: RankerSettings) -> LazyGraphs:

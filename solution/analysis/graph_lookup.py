@@ -1,12 +1,13 @@
 """Look up the graph that a user names: in a folder of data, in a prepared store, or in a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
 
 from solution.data.folders import find_files, identify_file
 from solution.data.npz import read_graph
+from solution.domain.collection import NAMES
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.serving.reading import PROTOBUF, TEXT
@@ -19,38 +20,29 @@ from solution.system.wording import count
 SHOWN = 3  # maximum number of graph names in a message
 
 
-def look_up_graph(folder: Path, name: str | None, collection: str | None = None) -> Graph:
-    """Read the graph `name`, or COLLECTION:NAME, from a folder of data or from a store.
-
-    A graph from a store is returned as it was prepared, for example pruned.
-
-    Args:
-        name: may be None if the folder has a single graph.
-        collection: look only in this collection.
-
-    Raises InputError unless exactly one graph matches.
-    """
-    readers = _list_readers(folder)
-    if collection is not None:
-        prefix = f"{find_collection(collection).name}:"
-        collections = sorted({key.rpartition(":")[0] for key in readers})
-        readers = {key: read for key, read in readers.items() if key.startswith(prefix)}
-        if not readers:
-            raise InputError(
-                f"{folder}: has no graph of {collection}, it has graphs of "
-                f"{', '.join(collections)}."
-            )
-    wanted = [key for key in readers if name in (key, _cut_collection(key))]
-    if len(wanted) == 1:
-        return readers[wanted[0]]()
+def look_up_graph(folder: Path, name: str | None, collections: Sequence[str] = NAMES) -> Graph:
+    """Read the graph `name`, or COLLECTION:NAME, of one of the collections from a folder of data or
+    from a store. The name may be None if there is a single graph. A graph from a store is returned
+    as it was prepared, for example pruned. Raises InputError unless exactly one graph matches."""
+    every, wanted = _list_readers(folder), [find_collection(name).name for name in collections]
+    readers = {key: read for key, read in every.items() if key.rpartition(":")[0] in wanted}
+    if not readers:
+        there = sorted({key.rpartition(":")[0] for key in every})
+        raise InputError(
+            f"{folder}: has no graph of {', '.join(wanted)}, it has graphs of {', '.join(there)}."
+        )
+    found = [key for key in readers if name in (key, _cut_collection(key))]
+    if len(found) == 1:
+        return readers[found[0]]()
     names = {_cut_collection(key) for key in readers}
-    advice = f"Give one with --graph, such as {', '.join(sorted(names)[:SHOWN])}."
+    such = f"such as {', '.join(sorted(names)[:SHOWN])}."
     if name is None:
-        raise InputError(f"{folder}: is a folder of {count(len(readers), 'graph')}. {advice}")
-    if wanted:
-        raise InputError(f"{folder}: {name!r} may be {' or '.join(wanted)}. Give one of these.")
+        graphs = count(len(readers), "graph")
+        raise InputError(f"{folder}: is a folder of {graphs}. Give one with --graph, {such}")
+    if found:
+        raise InputError(f"{folder}: {name!r} may be {' or '.join(found)}. Give one of these.")
     near = suggest(name, names)
-    raise InputError(f"{folder}: has no graph {name!r}.{near or f' {advice}'}")
+    raise InputError(f"{folder}: has no graph {name!r}.{near or f' Give one, {such}'}")
 
 
 def read_file(path: Path, collection: str | None = None) -> Graph:

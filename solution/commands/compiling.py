@@ -34,13 +34,10 @@ def open_compiler(target: str | None, compilations: int | None) -> Iterator[Foll
         raise InputError(
             "--compile asks the compiler of a TPU: give --target as well, such as tpu:v3."
         )
-    if target is None:
-        yield lambda ranking, _: (ranking, ())
-        return
     from solution.collecting.target import parse_target
 
-    machine = parse_target(target)
-    if compilations is None:
+    machine = parse_target(target) if target is not None else None
+    if machine is None or compilations is None:
         yield lambda ranking, _: (ranking, ())
         return
     from solution.collecting.tpu.estimator import Estimator

@@ -10,6 +10,7 @@ import typer
 
 from solution.commands import options
 from solution.data.folders import SAMPLE
+from solution.domain.collection import NAMES
 from solution.runs.folder import find_stores
 from solution.system.errors import InputError
 from solution.system.files import check_writable, replace_file
@@ -102,7 +103,10 @@ def inspect(
         options.check_output(picture)
     else:
         check_writable(Path())
-    graph = look_up_graph(file, name, collection) if file.is_dir() else read_file(file, collection)
+    if file.is_dir():
+        graph = look_up_graph(file, name, [collection] if collection else NAMES)
+    else:
+        graph = read_file(file, collection)
     path = picture or Path(f"{graph.name}.png")
     for table in show_graph(graph):
         output.print(table)

@@ -160,6 +160,7 @@ def explain(
 ) -> None:
     """Get the reasons why a configuration is predicted slow, from a model that never saw it."""
     from solution.analysis import explanation as words
+    from solution.analysis.graph_lookup import look_up_graph
     from solution.models.base import CostRanker
     from solution.training.opening import open_run_store
 
@@ -167,7 +168,7 @@ def explain(
     run = Run.existing(run_folder)
     found = words.find_explained(experiment, run)
     store = open_run_store(run, data)
-    chosen = words.find_graph(store, found, graph)
+    chosen = look_up_graph(store.folder, graph, found.collections)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)
     pictures = out or Path(EXPLANATIONS, found.name, chosen.collection.folder, chosen.name)

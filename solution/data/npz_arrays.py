@@ -5,7 +5,6 @@ Pickled arrays are never loaded.
 """
 
 import math
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError, 
 from solution.domain.graph import InvalidGraphError, matches, show_shape
 from solution.system.errors import InputError
 from solution.system.files import open_regular
+from solution.system.names import check_text
 from solution.system.zips import check_directory
 
 BLOCK_BYTES = 2 << 20
@@ -46,7 +46,7 @@ def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
     arrays in the block fails."""
     # overflow becomes inf, which is validated later
     with _naming(path), np.errstate(over="ignore"):
-        _check_text(path.name)
+        check_text(path)  # the graph gets the name
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             check_directory(archive, file)
             yield archive
@@ -133,18 +133,6 @@ def _naming(path: Path) -> Iterator[None]:
     except Exception as error:  # a flipped bit in a header can cause any exception
         kind = type(error).__name__
         raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
-
-
-def _check_text(name: str) -> None:
-    """Raise ValueError unless the file's name, which becomes the graph's, is valid UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        encoding = sys.getfilesystemencoding()
-        raise ValueError(
-            f"its name is no text in {encoding}, as names of files are read here; rename it, or "
-            "set PYTHONUTF8=1 where it is UTF-8"
-        ) from None
 
 
 def _read_header(member: ByteSource, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:

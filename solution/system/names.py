@@ -57,7 +57,8 @@ def check_text(path: Path) -> None:
     except UnicodeEncodeError:
         encoding = sys.getfilesystemencoding()
         raise InputError(
-            f"{path}: its name is not valid in {encoding}, as file names are read here. Rename it."
+            f"{path}: its name is not valid in {encoding}, as file names are read here. Rename it, "
+            "or set PYTHONUTF8=1 if it is UTF-8."
         ) from None
 
 
