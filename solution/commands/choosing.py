@@ -280,10 +280,7 @@ def _refuse_unused(given: set[str], program: Path) -> None:
                 "compiles), not both."
             )
     if "collection" in given and not given & set(UNUSED):
-        raise InputError(
-            "--collection is for --replay and --model-only: the collection of a program that is "
-            "compiled is known. Leave it out."
-        )
+        raise InputError("--collection is for --replay and --model-only. Leave it out.")
 
 
 def _show(chosen: "Chosen") -> None:

@@ -195,17 +195,10 @@ def _collect(
     executor: "Executor",
     **how: Any,
 ) -> None:
-    """Measure the programs, show the result, and say how to use it.
-
-    Args:
-        space: arguments of the target's make_space; "kind" is the kind of configurations.
-        limits: seconds and megabytes of a compilation, by default the target's; and minutes for all
-            programs.
-        how: the other settings of solution.collecting.collect.Settings.
-
-    Raises InputError if the target is unknown, not usable on this machine, or has no configurations
-    of this kind.
-    """
+    """Measure the programs, show the result, and say how to use it. `space`: arguments of the
+    target's make_space, such as the kind of configurations. `limits`: seconds and megabytes of a
+    compilation, by default the target's; and minutes for all programs. `how`: other settings.
+    Raises InputError if the target cannot be used here or has no such configurations."""
     from solution.collecting.collect import Settings
     from solution.collecting.report import show_finished
     from solution.collecting.session import collect_programs

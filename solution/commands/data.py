@@ -103,10 +103,8 @@ def inspect(
         options.check_output(picture)
     else:
         check_writable(Path())
-    if file.is_dir():
-        graph = look_up_graph(file, name, [collection] if collection else NAMES)
-    else:
-        graph = read_file(file, collection)
+    among = [collection] if collection else NAMES
+    graph = look_up_graph(file, name, among) if file.is_dir() else read_file(file, collection)
     path = picture or Path(f"{graph.name}.png")
     for table in show_graph(graph):
         output.print(table)

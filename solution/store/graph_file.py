@@ -203,10 +203,8 @@ def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Head
         raise _broken(
             path, f"its header cannot be read ({type(error).__name__}: {error})"
         ) from error
-    if not sound:
-        raise _broken(path, "its header is damaged")
-    if end != size:
-        raise _broken(path, f"it has {size} bytes, expected {end}")
+    if not sound or end != size:
+        raise _broken(path, f"its header is damaged, or it has {size} bytes, expected {end}")
     if wanted not in (None, seal):
         raise _broken(path, "it is not the file that was written for this graph")
     _check_identity(path, record)
