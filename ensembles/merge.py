@@ -450,7 +450,6 @@ def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.D
 
 
 def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of `labels` for the graphs in `frames`: a join with all labels would be
-    slow."""
+    """Return the labels of the graphs in `frames`: a join with all labels would be slow."""
     graphs = pl.concat([frame.select("collection", "graph") for frame in frames]).unique()
     return labels.join(graphs, on=["collection", "graph"], how="semi")

@@ -114,8 +114,7 @@ class Recipe(BaseModel):
 
 
 def is_merge(label: str) -> bool:
-    """Return True if a label in a score table names the merge by a recipe, False if an
-    experiment."""
+    """Return True if a label in a score table names the merge by a recipe."""
     return label.startswith(f"{ENSEMBLE} ")
 
 
@@ -167,8 +166,7 @@ def list_recipes() -> list[str]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Read a recipe by its name, or by the path of a TOML file. Raises InputError if there is none
-    or it is not valid."""
+    """Read a recipe by its name, or by the path of a TOML file; InputError if it is not valid."""
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
         missing = ", for there is no such file" if name.endswith(".toml") else ""

@@ -160,8 +160,7 @@ class Proposal:
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return by collection each member's share of the weights; shares below SMALLEST are left
-        out."""
+        """Return by collection the members' shares of the weights, without those below SMALLEST."""
         return {
             collection: {
                 name: float(share)
@@ -192,8 +191,7 @@ def list_candidates(
 
 
 def learn_choice(candidates: Sequence[Candidate]) -> Choose:
-    """Return a function that finds the candidate with the best nested score on ballots and fits
-    it."""
+    """Return a function that finds the candidate with the best nested score and fits it."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         nested = [estimate_nested(ballots, candidate.learn()) for candidate in candidates]

@@ -59,8 +59,7 @@ class Ballot:
 
 
 def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -> float:
-    """Return the mean over graphs of Kaggle's score, if members are merged with weights
-    (members,)."""
+    """Return the mean of Kaggle's score over graphs, for members merged with weights (members,)."""
     shares = to_shares(weights)
     return float(np.mean([ballot.score_shares(shares, method) for ballot in ballots]))
 

@@ -75,8 +75,7 @@ class Scores:
 
 
 def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
-    """Score every ranker of the run, and the ensemble that the recipe merges (None: no
-    ensemble)."""
+    """Score every ranker of the run, and the ensemble of the recipe (None: no ensemble)."""
     return summarise_run(run, recipe, score_run(run, recipe))
 
 
@@ -129,8 +128,7 @@ def tabulate(scores: Scores) -> Table:
 
 
 def summarise(scores: Scores) -> str:
-    """Return a sentence on how well the ensemble ranks, compared with guessing and five random
-    tiles."""
+    """Return a sentence on how well the ensemble ranks, compared with guessing."""
     parts = []
     tile, layout = (_find_mean(scores, kind, "") for kind in ("tile", "layout"))
     control = _find_mean(scores, "tile", NOTHING)

@@ -131,8 +131,7 @@ class Calls:
             raise self.explain(failures.BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of `call`, a read-only call to Kaggle; repeat it after temporary
-        failures."""
+        """Return the result of `call`, which only reads; repeat it after temporary failures."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:
@@ -249,8 +248,7 @@ def _await(
 
 
 def find_program() -> str:
-    """Return the kaggle command: FASTSLOW_KAGGLE, else the one beside this Python, else the one
-    on the PATH."""
+    """Return the kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the PATH's."""
     given = os.environ.get("FASTSLOW_KAGGLE")
     if given:
         if shutil.which(given) is None:

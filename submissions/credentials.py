@@ -107,8 +107,7 @@ def _hide_parts(text: str, forms: Iterable[str]) -> str:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yield the texts in which a secret, or a line of it, may be printed: escaped, quoted,
-    encoded."""
+    """Yield the texts in which a secret, or a line of it, may be printed: escaped or encoded."""
     pieces = re.split(r"[\x00-\x1f\x7f]+", secret)
     for part in {secret, *secret.splitlines(), *pieces}:
         if len(part.strip()) < SHORTEST_SECRET:
@@ -213,8 +212,7 @@ def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """Return the file's text, and why the CLI cannot read it (empty if it can). The text of a
-    missing file is empty."""
+    """Return a file's text, empty if it is missing, and why the CLI cannot read it."""
     try:
         if path.exists() and not path.is_file():
             return "", "expected a file, found a folder or something else"

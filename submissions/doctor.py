@@ -148,8 +148,7 @@ def _examine_clock(settings: WaitSettings) -> Finding:
 
 
 def _ask_date(url: str, seconds: float) -> datetime | None:
-    """Return the time in the Date header of any response, also of an error; None without one. No
-    credentials are sent."""
+    """Return the time in a response's Date header (None without one); send no credentials."""
     request = urllib.request.Request(url, method="HEAD")
     try:
         try:

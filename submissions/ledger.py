@@ -299,8 +299,7 @@ class Tracker:
     def _check_missing(
         self, listed: list[Submission], limits: SubmissionLimits | None, line: Line
     ) -> None:
-        """Raise UnknownError unless Kaggle's list and count prove that the submission is
-        missing."""
+        """Raise UnknownError unless Kaggle's list and count prove the submission missing."""
         if not _is_proven_missing(listed, limits, line):
             counted = "does not say how many there are"
             if limits is not None:

@@ -53,8 +53,7 @@ class SourceTree:
     defect: str = ""  # why git cannot tell the commit of a checkout; empty if it can
 
     def check_clean(self) -> None:
-        """Raise InputError if there are uncommitted changes, or git cannot tell whether there
-        are."""
+        """Raise InputError if there are uncommitted changes, or git cannot tell."""
         if self.defect:
             raise InputError(
                 f"{PROJECT}: git does not tell the commit: {self.defect}. Without it a score "
@@ -69,8 +68,7 @@ class SourceTree:
 
 
 def read_tree() -> SourceTree:
-    """Return the commit of the project's code and its uncommitted changes. Changes of the ledger
-    are left out."""
+    """Return the commit of the project's code and its uncommitted changes, without the ledger's."""
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
         return SourceTree("", (), "", redact(said).partition("\n")[0] or "no commit was found")

@@ -130,8 +130,7 @@ def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
 
 
 def count_wanted(name: str, num_configs: int) -> int:
-    """Return how many indices a graph's row must list: all for layout, the five fastest for
-    tile."""
+    """Return how many indices a graph's row lists: all for layout, the five fastest for tile."""
     kind = collection_of(name).kind
     return num_configs if kind == "layout" else min(TOP_K, num_configs)
 

@@ -100,8 +100,7 @@ def copied_bytes(graph: Graph) -> np.ndarray:
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:
-    """Return, for tensors that configurable nodes read and write, padding / unpadded bytes
-    (configs,)."""
+    """Return padding / unpadded bytes (configs,) of what configurable nodes read and write."""
     column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
     return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 

@@ -47,8 +47,7 @@ def open_compiler(target: str | None, compilations: int | None) -> Iterator[Foll
 
 
 def find_doubt(bundle: "Bundle", target: str | None) -> str:
-    """Return why the models' order may be wrong for the target; "" if they learned from it.
-    `target`: None returns ""."""
+    """Return why the models' order may be wrong for the target; "" if they learned from it."""
     from solution.serving.bundle import DEFAULT
 
     sources = bundle.record.label_sources

@@ -159,8 +159,7 @@ class Division:
         named: bool,
         workers: int | None,
     ) -> "AbstractContextManager[Store]":
-        """Return a context manager that opens the prepared data and yields the store; see
-        open_store."""
+        """Return a context manager that yields the store of the prepared data; see open_store."""
         from solution.training.opening import open_store
 
         return open_store(

@@ -125,8 +125,7 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 
 def parse_path(path: Path) -> GraphFile | None:
-    """Return the file with the collection and split that its last folders name; None if they do
-    not."""
+    """Return the file with the collection and split that its path names; None if it does not."""
     # Links are not resolved: the path that was given counts, not the target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:

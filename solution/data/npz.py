@@ -134,8 +134,7 @@ def _read_source(archive: zipfile.ZipFile) -> str:
 
 
 def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the compile options as arguments of Graph; {} if the file has none. The competition's
-    files have none."""
+    """Return the compile options as arguments of Graph; {} as in the competition's files."""
     present = {OPTIONS, OPTION_NAMES} & array_names(archive)
     if not present:
         _check_others(archive)

@@ -291,8 +291,7 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _check_values(block: np.ndarray, first: int) -> None:
-    """Raise LayoutValueError for the first wrong value; `first` is the number of the block's first
-    row."""
+    """Raise LayoutValueError for the first wrong value; the block begins at row `first`."""
     if block.size == 0:
         return
     inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN

@@ -284,8 +284,7 @@ def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
 
 
 def _rows_of(marks: np.ndarray) -> np.ndarray:
-    """Return the numbers (k,) of the rows of `marks` (rows, columns) bool that contain a True.
-    Usually there is none."""
+    """Return the numbers (k,) of the rows of `marks` (rows, columns) that contain a True."""
     return np.flatnonzero(marks.any(axis=1)) if marks.any() else np.empty(0, np.int64)
 
 

@@ -97,8 +97,7 @@ class Run:
         return self.folder / experiment / JOBS / name / f"fold-{fold}-seed-{seed}"
 
     def jobs(self, experiment: str, collection: str | None = None) -> list[Path]:
-        """Return the folders of an experiment's models: of all, or of the models that rank
-        `collection`."""
+        """Return the folders of an experiment's models, or of those that rank `collection`."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
         # Leave out empty folders. A file of this name is kept, so that reading it raises an error.
@@ -139,8 +138,7 @@ class Run:
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def rankers(self) -> list[str]:
-        """Return the names of the experiments without the STUDENTS, which learn from the
-        ensemble."""
+        """Return the names of the experiments without STUDENTS, which learn from the ensemble."""
         return [name for name in self.experiments() if name not in STUDENTS]
 
     def sample_submission(self) -> Path | None:

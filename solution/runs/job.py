@@ -88,8 +88,7 @@ def _adapter() -> TypeAdapter[JobRecord]:  # cached: creating it takes longer th
 
 
 def check_job(folder: Path) -> JobRecord:
-    """Return the record of a job; raise InputError if the record or a file of the job is
-    damaged."""
+    """Return the record of a job; raise InputError if it or a file of the job is damaged."""
     record = read_job(folder)
     check_files(folder, record.files, folder / RECORD)
     return record

@@ -73,8 +73,7 @@ def open_run(
 
 @contextmanager
 def keep_others_out(run: Run) -> Iterator[None]:
-    """Lock the folder of an existing run as open_run does. Raises InputError if another process has
-    locked it."""
+    """Lock the folder of a run as open_run does; InputError if another process has locked it."""
     with locked(run.folder, "Wait for it, then give the command again."):
         yield
 
@@ -123,8 +122,7 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files that training left; the next merge removes what an earlier merge
-    left."""
+    """Remove temporary files that training left; the next merge removes a merge's."""
     names = read_run_record(folder)["settings"].get(EXPERIMENTS, {})
     remove_leftovers(folder, [f"{name}/{pattern}" for name in names for pattern in WRITTEN])
 

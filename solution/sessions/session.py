@@ -47,8 +47,7 @@ CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
 class OutOfTimeError(BaseException):
-    """Raised when the session must end. It is no subclass of Exception, so that `except Exception`
-    does not catch it."""
+    """Raised when the session must end. No subclass of Exception, which users' code may catch."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,7 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder of the prepared data, which all notebooks share. Smoke runs (`limit`)
-        have a separate one."""
+        """Return the folder of all notebooks' prepared data, or of smoke runs' (`limit`)."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager

@@ -166,8 +166,7 @@ class Kernels(Calls):
         return super().explain(kind, doing, printed, seconds)
 
     def _check(self, printed: str, success: str, refusal: str, doing: str) -> None:
-        """Raise KaggleError if `printed` matches the pattern `refusal`, or does not match
-        `success`."""
+        """Raise KaggleError if `printed` matches `refusal`, or does not match `success`."""
         refused = re.search(rf"^.*(?:{refusal}).*$", printed, re.MULTILINE)
         if refused:
             raise self.explain(NOT_TAKEN, doing, refused.group(0))

@@ -115,8 +115,7 @@ class Shared(BaseModel):
 
 
 def name_dataset(name: str) -> str:
-    """Return Kaggle's name for the dataset of the bundle `name`. Raises InputError if the name is
-    not valid on Kaggle."""
+    """Return Kaggle's name for a bundle's dataset; raise InputError if it is not valid there."""
     slug = PREFIX + name.removeprefix(PREFIX)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or len(slug) > LONGEST:
         raise InputError(

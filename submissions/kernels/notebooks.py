@@ -238,8 +238,7 @@ def build(notebooks: Sequence[Notebook], outputs: Path = OUTPUTS) -> None:
 
 
 def read_source(notebook: Notebook) -> dict[str, Any]:
-    """Return the notebook that the .py source describes, not executed, with reproducible cell
-    ids."""
+    """Return the notebook of the .py source, not executed, with reproducible cell ids."""
     import jupytext
 
     made = jupytext.read(notebook.source)

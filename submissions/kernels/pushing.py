@@ -51,8 +51,7 @@ class Order:
 
 
 def push(order: Order, settings: WaitSettings) -> Outcome:
-    """Push the notebook once; the returned message says what comes next. Raises InputError if
-    nothing was pushed."""
+    """Push the notebook once; return what comes next. Raises InputError if nothing was pushed."""
     if order.bundle:
         check_dataset_name(order.bundle)
     with lock_records(settings) as held:

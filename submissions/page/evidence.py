@@ -98,8 +98,7 @@ class Evidence:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """The score of each member on each graph, in columns collection, graph, group, member,
-        score."""
+        """The members' scores: columns collection, graph, group, member, score."""
         return score_run(self.run, self.recipe).table
 
     @cached_property

@@ -128,8 +128,7 @@ def describe_gains(evidence: Evidence) -> Section:
 
 
 def describe_optimism(evidence: Evidence) -> Section:
-    """Return the section that scores fitted weights on the graphs of the fit, and on unseen
-    graphs."""
+    """Return the section that scores fitted weights on the graphs of the fit and on others."""
     rows = _estimate(evidence)
     if not rows:
         return Section(

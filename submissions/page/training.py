@@ -130,8 +130,7 @@ def split_fits(record: JobRecord) -> list[Fit]:
 
 
 def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
-    """Draw the models' validation scores, and the losses and ordered pair accuracies, if
-    recorded."""
+    """Draw validation scores, and losses and ordered pair accuracies if recorded."""
     if not fits:
         return []
     figures = [_draw_scores(collections, ranker, [fit.scores for fit in fits])]
@@ -168,8 +167,7 @@ def _draw_scores(collections: str, ranker: str, curves: Sequence[Curve]) -> Figu
 
 
 def _ends(name: str, curves: Sequence[Curve]) -> str:
-    """Return "mean NAME from FIRST to LAST", with the means of the curves' first and last
-    values."""
+    """Return "mean NAME from FIRST to LAST", the means of the curves' first and last values."""
     first, last = (sum(curve[end][1] for curve in curves) / len(curves) for end in (0, -1))
     return f"mean {name} from {number(first)} to {number(last)}"
 
