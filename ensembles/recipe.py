@@ -237,8 +237,7 @@ def remember(
 
 def recall(folder: Path, name: str = RECORD) -> Recipe | None:
     """Return the recorded recipe of the run's last merge; None if there is no record. `name`:
-    RECORD; or TEACHER for the recipe that the run's students learned from. Raises InputError if the
-    record is damaged."""
+    RECORD; or TEACHER for the students' recipe. Raises InputError if the record is damaged."""
     path = folder / name
     record = _read(path)
     if record is None:
@@ -251,8 +250,7 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
 
 def is_whole(folder: Path) -> bool:
     """Return True if the run's submission.csv and scores.csv are those that its last merge wrote.
-    Without recorded checksums this is unknown, and the result is True. Raises InputError if the
-    record is damaged."""
+    It is True as well without recorded checksums. Raises InputError if the record is damaged."""
     files, run = (_read(folder / RECORD) or {}).get("files"), Run(folder)
     return not isinstance(files, dict) or all(
         is_as_described(path, files.get(path.name)) for path in (run.submission, run.scores)

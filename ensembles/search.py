@@ -84,8 +84,7 @@ def learn(fit: Fit, method: Method) -> Choose:
 
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
     """Divide the graphs for cross-validation: return the number (graphs,) of each graph's part.
-    Graphs of one group stay together. There are fewer than `parts` parts if there are fewer
-    groups."""
+    Graphs of one group stay together. With few groups there are fewer parts."""
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
         members[ballot.group].append(ballot.collection)

@@ -102,8 +102,7 @@ class Estimate:
 
 def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
     """Split a score table (collection, graph, group, member, score) by collection. Raises
-    InputError if a member lacks graphs of a collection that others have, or a collection is
-    unknown."""
+    InputError if a member lacks graphs that others have, or a collection is unknown."""
     found = []
     present = table["collection"].unique().to_list()
     for name in sorted(present, key=lambda name: COLLECTIONS.index(find_collection(name))):

@@ -151,8 +151,7 @@ def fit_best(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
 
 def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_STEPS) -> np.ndarray:
     """Select members greedily with replacement: repeatedly add the member that improves most. The
-    counts after the step with the best mean score are the weights. Ties, of members and of steps,
-    go to the first."""
+    counts after the step with the best mean score are the weights. Ties go to the first."""
     counts = np.zeros(_count_members(ballots, method))
     best, best_score = counts, -np.inf
     for _ in range(steps):
@@ -166,8 +165,7 @@ def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_ST
 
 def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
     """Fit by non-negative least squares: the weighted votes approximate the scaled runtimes. Every
-    graph counts the same, however many configurations it has. If all fitted weights are 0, equal
-    weights are returned."""
+    graph counts the same, however many configurations it has. Weights are equal if all are 0."""
     # minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0, with centred votes V_g, targets t_g
     blocks, targets = [], []
     for ballot in ballots:

@@ -32,8 +32,7 @@ PARTS = f"{TEMPORARY}download"
 
 def unpack_download(archive: Path, target: Path, max_bytes: int) -> list[Path]:
     """Unpack a zip archive of at most `max_bytes` below `target`; return all its files. Raises
-    InputError if the archive is damaged or not safe; nothing outside `target` and no existing file
-    is changed."""
+    InputError if the archive is damaged or not safe; nothing else is changed."""
     try:
         with open_untrusted(archive, target) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]

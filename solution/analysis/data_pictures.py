@@ -299,8 +299,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 
 def draw_scale(summaries: pl.DataFrame) -> Figure:
     """Return a figure with a point per graph: its number of configurations and its number of nodes.
-    A band marks the range of the published mean number of nodes of TpuGraphs' layout
-    collections."""
+    A band marks the published mean numbers of nodes of TpuGraphs' layouts."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
     low, high = (read_published().numbers[name].value for name in BAND)

@@ -46,8 +46,7 @@ class Drawing:
 
     def find_edges(self) -> np.ndarray:
         """Return the positions (edges, 2, 2) of the producer and the consumer of each drawn edge.
-        Edges between two rows of the picture are left out, because they would cross everything in
-        between."""
+        Edges between two rows of the picture are left out, because they would cross the rest."""
         consumers, producers = self.graph.edges.T
         stays = self.lines[consumers] == self.lines[producers]
         return self.positions[self.graph.edges[stays, ::-1]]

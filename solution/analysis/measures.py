@@ -113,8 +113,7 @@ def violation_ratio(graph: Graph) -> np.ndarray:
 
 def graph_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns), comparable only within this graph.
-    Layout: one-hot columns for each configurable node and each position in its layouts. Tile: as in
-    shared_vectors."""
+    Layout: one-hot columns for each configurable node and slot. Tile: as in shared_vectors."""
     if graph.collection.kind == "tile":
         return shared_vectors(graph)
     slots = graph.layouts.expand().reshape(graph.num_configs, -1)

@@ -160,9 +160,8 @@ def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
 
 
 def show_guesses(name: str, lifted: Lifted) -> Table:
-    """Return a table of the guesses in a lifted program (one reconstructed from a graph). The table
-    has a row for each kind of guess: the number of nodes for which it was made, and the first of
-    these nodes."""
+    """Return a table of the guesses in a lifted program (one reconstructed from a graph). It has a
+    row for each kind of guess: the number of such nodes, and the first."""
     opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
     touched = len({node for nodes in lifted.guesses.values() for node in nodes})
     table = make_table(

@@ -264,8 +264,7 @@ def onnx(
 
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
     """Return the bundle in the file or folder `bundle`, or the run merged by `recipe` as a bundle.
-    Without both it is the package's bundle. Raises InputError if both are given, or a recipe
-    without a run."""
+    Without both it is the package's bundle. Raises InputError for both, or a recipe alone."""
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn
 

@@ -31,8 +31,7 @@ def ignore(count: int) -> None:
 
 class DeflatedMember:
     """The inflated content of a zip member as a readable file; its checksum is checked at the end.
-    Reading raises zipfile.BadZipFile, EOFError or the error of the inflater if the member is
-    damaged."""
+    If it is damaged, reading raises BadZipFile, EOFError or the inflater's error."""
 
     def __init__(
         self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, advance: Advance = ignore

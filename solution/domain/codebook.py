@@ -327,8 +327,7 @@ def _unpack(keys: np.ndarray) -> np.ndarray:
 
 def mix(values: np.ndarray, number: int = 1) -> np.ndarray:
     """Return a 64-bit hash of each of `values` uint64; every `number` gives another hash function.
-    Source: splitmix64, of Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-    2014."""
+    Source: splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators")."""
     mixed = values + np.uint64(number * int(GOLDEN) % (1 << 64))
     mixed ^= mixed >> np.uint64(30)
     mixed *= FACTORS[0]

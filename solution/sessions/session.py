@@ -251,8 +251,7 @@ def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
 
 def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
     """Return the first folder that has the contents of all folders; None if there are no folders.
-    `contents`: what each folder has, such as its graphs. Raises InputError if no folder has
-    everything."""
+    `contents` of each folder: such as graphs. Raises InputError if no folder has everything."""
     everything = frozenset[object]().union(*contents.values())
     for folder, held in contents.items():
         if held == everything:

@@ -48,8 +48,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
     """Yield a temporary folder; if the block succeeds, it replaces `folder`. `alone`: the caller
-    holds a lock, so an existing temporary folder was left by a process that was killed, and is
-    removed."""
+    holds a lock, so a temporary folder of a killed process is removed."""
     temporary = folder.with_name(f"{TEMPORARY}{folder.name}") if alone else _temporary(folder)
     make_folder(folder.parent)
     with name_refusal(folder.parent):

@@ -33,8 +33,7 @@ def read_record(path: Path, what: str) -> dict[str, Any]:
 @contextmanager
 def replace_sealed(path: Path) -> Iterator[Path]:
     """Replace a file as replace_file does, and write its seal. The seal is written first and lists
-    the old and the new file, so that a kill between the two writes leaves a file that matches its
-    seal."""
+    the old and the new file, so that the file matches it after a kill between both."""
     seal = find_seal(path)
     with replace_file(path) as temporary:
         yield temporary
@@ -83,8 +82,7 @@ def describe_file(path: Path) -> str:
 
 def is_as_described(path: Path, description: object) -> bool:
     """Return True if the file has the described size and checksum. The description is a result of
-    describe_file, or NOTHING if the file must not exist. The file is read only if the size is
-    equal."""
+    describe_file, or NOTHING if the file must not exist. Only a file of equal size is read."""
     if description == NOTHING:
         return not path.exists()
     size, _, digest = str(description).partition(":")

@@ -26,8 +26,7 @@ class InstallError(Exception):
 
 def install(folder: Path, commit: str = "") -> str:
     """Install from the wheels in `folder`; return a sentence that names project and commit. Raises
-    InstallError if the wheels were not built from `commit`. An empty `commit` allows wheels of any
-    commit."""
+    InstallError if the wheels were not built from `commit`. An empty `commit` allows any."""
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if commit and manifest["commit"] != commit:
         raise InstallError(
@@ -60,8 +59,7 @@ def _find_commit(project: str) -> str | None:
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
     """Put one wheel into `target`: packed again if Kaggle unpacked it, else as a link. Raises
-    InstallError if the wheel is missing, or if it was not unpacked and its SHA-256 is not
-    `digest`."""
+    InstallError if the wheel is missing, or is not unpacked and has another SHA-256."""
     # the dataset chooses this name, which must not lead out of the folder
     if Path(wheel).name != wheel or not wheel.endswith(".whl"):
         raise InstallError(f"{folder}: expected the file name of a wheel, found {wheel!r}.")

@@ -202,8 +202,7 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
     """Return positions (x from 0 to 1, y) of a dot for each share (a value scaled to 0 ... 1). The
-    x axis has 80 columns. The dots in a column are stacked around the height `middle`, at most
-    MAX_SPECKS of them."""
+    x axis has 80 columns. At most MAX_SPECKS dots of a column are stacked around `middle`."""
     dots = []
     for column, count in sorted(Counter(math.floor(share * 80) for share in shares).items()):
         drawn = min(count, MAX_SPECKS)

@@ -162,8 +162,7 @@ def describe_optimism(evidence: Evidence) -> Section:
 
 def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
     """Return (name, nested mean, naive mean) of each way to fit weights. Both are mean scores over
-    collections: nested on graphs that the weights were not fitted on, naive on the graphs of the
-    fit."""
+    collections: nested on graphs outside the fit, naive on the graphs of the fit."""
     fallback = evidence.recipe.fallback
     names = [n for n in evidence.members if n not in (fallback, evidence.ensemble)]
     known = predictions.read(evidence.run.graphs).columns
