@@ -82,18 +82,18 @@ def test_a_clone_with_changes_is_refused_or_recorded(desk: Desk) -> None:
     run = desk.folder / "run"
     command = [sys.executable, "-m", "solution.cli", "submit", f"{run}/mine.toml"]
     command += ["--run", str(run)]
-    changed = clone / "solution" / "system" / "cost.py"
+    changed = clone / "solution" / "system" / "memory.py"
     changed.write_text(changed.read_text() + f"# changed by {SECRET}\n")
     (clone / "my_model.py").write_text("mine = 1\n")
     tried = run_shell(desk, [*command, "--dry-run"], clone)
     assert tried.returncode == 0, tried.stderr
-    assert "solution/system/cost.py" in tried.stdout
+    assert "solution/system/memory.py" in tried.stdout
     assert "five: 0." in tried.stdout
     assert "nothing_001" not in tried.stdout  # the whole table is that of `fastslow ensemble`
     asked = len(desk.world.calls)  # a dry run only looks
     refused = run_shell(desk, command, clone)
     assert refused.returncode == 2
-    changes = ("2 files", "solution/system/cost.py", "my_model.py")
+    changes = ("2 files", "solution/system/memory.py", "my_model.py")
     assert all(fact in refused.stderr for fact in changes)
     assert len(desk.world.calls) == asked
     done = run_shell(desk, [*command, "--allow-dirty"], clone)
