@@ -66,8 +66,8 @@ def name_full_disk(folder: Path) -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise InputError(
-            f"{folder}: {error.strerror}. What is finished is kept: make room, or raise the limit, "
-            "and give the same command again."
+            f"{folder}: {error.strerror}. Make room, or raise the limit, and give the same command "
+            "again. What is finished is kept."
         ) from error
 
 
