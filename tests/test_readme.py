@@ -1,8 +1,7 @@
 """What the README and its pages promise is true: commands run, the example works, files are there.
 
-Its commands are started as users start them, each in a new interpreter; where a command stands
-there again, it is forked from a process that has its libraries, as in most other tests: see
-tests/processes.py.
+Those in COLD are started as users start them, in a new interpreter; the others are forked from a
+process that has their libraries, as in most other tests: see tests/processes.py.
 """
 
 import re
@@ -32,6 +31,7 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
+COLD = ("check", "rank", "choose", "train", "tune")  # few libraries, nets, children, workers, trials
 LOOKING = (
     "check", "inspect", "module", "prepare", "features", "experiments",
     "rank", "choose",
@@ -90,13 +90,13 @@ def test_the_readme_is_read_in_two_minutes() -> None:
 
 @pytest.fixture
 def first_cold(cold_fastslow: FastSlow, fastslow: FastSlow) -> FastSlow:
-    """Run a command; the first time it is started cold."""
-    started = set()
+    """Run a command; the first time it is started cold, if it is one of COLD."""
+    left = set(COLD)
 
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        again = arguments[0] in started
-        started.add(arguments[0])
-        return fastslow(*arguments) if again else cold_fastslow(*arguments)
+        is_cold = arguments[0] in left
+        left.discard(str(arguments[0]))
+        return cold_fastslow(*arguments) if is_cold else fastslow(*arguments)
 
     return call
 

@@ -27,7 +27,7 @@ TRAINING = ("2-train-layout", "3-train-tile-and-lightgbm")
 MEASURING = "6-measure-your-own"
 QUICK = ("LIMIT=true", "NUM_FOLDS=2")
 FEW = ("FAMILY=mlp", "COLLECTION=layout:xla:random", "COUNT=2", "HELD_OUT=1", "CONFIGS=8",
-       "MINUTES=1.6", "KEEP_FLAT=true")  # fmt: skip
+       "MINUTES=8", "KEEP_FLAT=true")  # fmt: skip
 PROGRAM = Path(__file__).with_name("kernel_program.py")
 LAST = "4-ensemble-and-submit"
 BUNDLE = "fast-or-slow-bundle-day"
