@@ -107,6 +107,26 @@ def tpu() -> Path:
 
 
 @pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def remount(disk: Path, options: str) -> None:
+    """Give the file system other options, such as size=8m or ro."""
+    command = ["mount", "-o", f"remount,{options}", str(disk)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture
 def fastslow(tmp_path: Path) -> FastSlow:
     """Run the real command in an empty folder and return what it printed."""
 

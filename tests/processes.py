@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -259,6 +260,15 @@ def find_growing(folder: Path, pattern: str) -> list[Path]:
         for here, folders, files in os.walk(folder)
         for name in fnmatch.filter([*folders, *files], pattern)
     ]
+
+
+def wait_until(condition: Callable[[], object], program: Program) -> bool:
+    """False where the program ends before."""
+    while not condition():
+        if program.poll() is not None:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def run_cold(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -31,7 +31,8 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
-COLD = ("check", "rank", "choose", "train", "tune")  # few libraries, nets, children, workers, trials
+# Of few libraries, of many, with children, workers and trials.
+COLD = ("check", "rank", "choose", "train", "tune")
 LOOKING = (
     "check", "inspect", "module", "prepare", "features", "experiments",
     "rank", "choose",

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,15 +46,6 @@ def list_results(run: Path) -> dict[str, bytes]:
 def begin(*arguments: str | Path, cwd: Path) -> Program:
     """Begin a command, in a process group of its own."""
     return TRAINING.start(*arguments, cwd=cwd, group=0)
-
-
-def wait_until(condition: Callable[[], bool], program: Program) -> bool:
-    """False where the program ends before."""
-    while not condition():
-        if program.poll() is not None:
-            return False
-        time.sleep(0.001)
-    return True
 
 
 def kill(program: Program) -> None:

@@ -1,40 +1,57 @@
-"""Commands that are killed, whose clock moves or disk is full: later they end the same."""
+"""Runs that are killed, crowded or without room, whose clock moves: later they end the same."""
 
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from solution.system.files import TEMPORARY
 from tests.attacks.making import make_store
-from tests.attacks.stories import (
-    begin,
-    describe_run,
-    find_checkpoints,
-    kill,
-    list_results,
-    wait_until,
-)
-from tests.processes import TRAINING
+from tests.attacks.stories import begin, describe_run, find_checkpoints, kill, list_results
+from tests.conftest import remount
+from tests.processes import TRAINING, run_cold, wait_until
 
+pytestmark = pytest.mark.slow
 KILLS = 20
 
 
-@pytest.mark.slow
-def test_kills_with_a_checkpoint_on_the_disk(tmp_path: Path) -> None:
-    store, generator = make_store(tmp_path).folder, random.Random(0)
-    done = TRAINING.run(*describe_run(store, tmp_path / "whole"), cwd=tmp_path)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, and a run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = TRAINING.run(*describe_run(make_store(folder).folder, folder / "run"), cwd=folder)
     assert done.returncode == 0, done.stderr
-    expected = list_results(tmp_path / "whole")
-    run, kills, ended = tmp_path / "killed", 0, 0
+    assert len(list_results(folder / "run")) > 6
+    return folder
+
+
+@pytest.fixture
+def words(whole: Path, tmp_path: Path) -> tuple[str | Path, ...]:
+    return describe_run(whole / "store", tmp_path / "run", workers=2)
+
+
+def check_end(words: tuple[str | Path, ...], whole: Path) -> None:
+    """The same command ends with the same bytes, and leaves nothing."""
+    run = Path(words[3])
+    done = TRAINING.run(*words, cwd=run.parent)
+    assert done.returncode == 0, done.stderr
+    assert list_results(run) == list_results(whole / "run")
+    assert not list(run.rglob(".partial-*"))
+    assert not list(run.rglob("*.checkpoints"))
+
+
+def test_kills_with_a_checkpoint_on_the_disk(whole: Path, tmp_path: Path) -> None:
+    generator, run, kills, ended = random.Random(0), tmp_path / "killed", 0, 0
+    words = describe_run(whole / "store", run)
     while kills < KILLS or ended == 0:
-        program = begin(*describe_run(store, run), cwd=tmp_path)
+        program = begin(*words, cwd=tmp_path)
         before = find_checkpoints(run)
         may_be_killed = kills < KILLS and wait_until(
             lambda before=before: find_checkpoints(run).items() - before.items(),  # type: ignore[misc]
@@ -46,11 +63,10 @@ def test_kills_with_a_checkpoint_on_the_disk(tmp_path: Path) -> None:
             kills += bool(find_checkpoints(run))
             continue
         assert program.wait(120) == 0, program.communicate()[1]
-        assert list_results(run) == expected, f"after {kills} kills"
+        assert list_results(run) == list_results(whole / "run"), f"after {kills} kills"
         ended += 1
         if kills < KILLS:
             shutil.rmtree(run)
-    assert len(expected) > 6
 
 
 CENTURY = 100 * 365 * 86400
@@ -66,78 +82,81 @@ main()
 """
 
 
-@pytest.mark.slow
-def test_a_moved_clock_and_moved_times_of_files(tmp_path: Path) -> None:
-    store = make_store(tmp_path).folder
-    whole = TRAINING.run(*describe_run(store, tmp_path / "whole"), cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
-    expected = list_results(tmp_path / "whole")
-    for shift in (-CENTURY // 4, CENTURY):
-        run = tmp_path / "run"
-        program = begin(*describe_run(store, run), cwd=tmp_path)
-        assert wait_until(lambda run=run: bool(find_checkpoints(run)), program)  # type: ignore[misc]
-        kill(program)
-        for path in (*run.rglob("*"), *store.rglob("*")):
-            found = path.stat().st_mtime + shift
-            os.utime(path, (found, found))
-        words = list(map(str, describe_run(store, run)))
-        done = subprocess.run(
-            [sys.executable, "-c", MOVED, *words], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert list_results(run) == expected
-        shutil.rmtree(run)
+@pytest.mark.parametrize("shift", [-CENTURY // 4, CENTURY])
+def test_a_moved_clock_and_moved_times_of_files(shift: int, whole: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(whole / "store", tmp_path / "store")
+    words = describe_run(store, tmp_path / "run")
+    program = begin(*words, cwd=tmp_path)
+    assert wait_until(lambda: find_checkpoints(tmp_path / "run"), program)
+    kill(program)
+    for path in (*(tmp_path / "run").rglob("*"), *store.rglob("*")):
+        found = path.stat().st_mtime + shift
+        os.utime(path, (found, found))
+    command = [sys.executable, "-c", MOVED, *map(str, words)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert list_results(tmp_path / "run") == list_results(whole / "run")
 
 
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # of what the command writes that there is room for
 PAGE = 4096
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, whose size is set by `resize`."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no file system can be mounted here: {error}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def resize(disk: Path, size: int) -> None:
-    """Give it so many bytes in all."""
-    options = f"remount,size={max(PAGE, size)}"
-    subprocess.run(["mount", "-o", options, str(disk)], check=True, capture_output=True)
-
-
-def fill(
-    disk: Path,
-    arguments: tuple[str | Path, ...],
-    results: Callable[[], dict[str, bytes]],
-    expected: dict[str, bytes],
-    share: float,
-) -> None:
+@pytest.mark.parametrize("share", SHARES)
+def test_a_full_disk(share: float, disk: Path, whole: Path) -> None:
+    expected = list_results(whole / "run")
+    words = describe_run(whole / "store", disk / "run")
     pages = sum(-(-len(content) // PAGE) for content in expected.values())
-    resize(disk, int(share * pages * PAGE))
-    done = TRAINING.run(*arguments, cwd=disk.parent)
-    assert done.returncode == 2, f"{share}: {done.stderr}"
+    remount(disk, f"size={max(PAGE, int(share * pages * PAGE))}")
+    done = TRAINING.run(*words, cwd=disk.parent)
+    assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert "space left" in done.stderr
     assert not list(disk.rglob(f"{TEMPORARY}*"))
-    resize(disk, 64 << 20)
-    again = TRAINING.run(*arguments, cwd=disk.parent)
-    assert again.returncode == 0, f"{share}: {again.stderr}"
-    assert results() == expected
+    remount(disk, "size=64m")
+    check_end(words, whole)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("share", SHARES)
-def test_a_run(share: float, disk: Path, tmp_path: Path) -> None:
-    store, run = make_store(tmp_path).folder, disk / "run"
-    whole = TRAINING.run(*describe_run(store, tmp_path / "whole"), cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
-    expected = list_results(tmp_path / "whole")
-    fill(disk, describe_run(store, run), lambda: list_results(run), expected, share)
+def test_a_worker_that_stands_still(
+    words: tuple[str | Path, ...], whole: Path, tmp_path: Path
+) -> None:
+    program = begin(*words, cwd=tmp_path)
+    assert wait_until(lambda: find_checkpoints(tmp_path / "run"), program)
+    children = psutil.Process(program.pid).children(recursive=True)
+    for child in children:
+        child.suspend()
+    time.sleep(1)
+    for child in children:
+        child.resume()
+    assert program.wait(120) == 0, program.communicate()[1]
+    check_end(words, whole)
+
+
+def test_nobody_reads(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
+    command = [str(TRAINING.program), *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.close()
+        process.stdout = None
+        errors = process.communicate(timeout=120)[1]
+    assert b"Traceback" not in errors
+    check_end(words, whole)
+
+
+@pytest.mark.parametrize("name", ["TMPDIR", "HOME", "XDG_CACHE_HOME"])
+def test_no_home(name: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
+    done = TRAINING.run(*words, cwd=tmp_path, env={**os.environ, name: str(tmp_path / "none")})
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2)
+    check_end(words, whole)
+
+
+@pytest.mark.parametrize("megabytes", [300, 500, 800])
+def test_little_memory(
+    megabytes: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
+) -> None:
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    assert run_cold(*words, cwd=tmp_path, preexec_fn=restrict).returncode != 0
+    check_end(words, whole)

@@ -26,7 +26,7 @@ from submissions.build import build_submission
 from submissions.page import build
 from submissions.writer import Expected, check_submission, expect
 from tests.attacks.making import NET, RIDGE
-from tests.attacks.stories import REPOSITORY
+from tests.conftest import REPOSITORY
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.guarded import Guard
 

@@ -2,10 +2,7 @@
 
 import json
 import os
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from solution.data.folders import SAMPLE
 from solution.system.buckets import Mirror, on_this_machine
 from solution.system.errors import InputError
+from tests.made.guarded import largest_file
 from tests.processes import TRAINING
 
 
@@ -153,17 +151,6 @@ def test_an_error_about_a_run_names_its_address(url: str, tmp_path: Path) -> Non
         on_this_machine(url) as folder,
     ):
         raise InputError(f"{folder}/run.json: is damaged")
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file may have more bytes; SIGXFSZ is ignored by Python."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_file_that_does_not_fit_is_named(bucket: list[str], tmp_path: Path) -> None:

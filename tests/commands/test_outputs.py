@@ -1,7 +1,6 @@
 """What cannot be written is said before the work, and what the system refused by its name."""
 
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from solution.system.files import remove, replace_file, replace_folder
 from solution.system.parquet import writing
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.guarded import largest_file
 from tests.made.run import make_run
 from tests.processes import FASTSLOW
 
@@ -101,14 +101,9 @@ def test_a_file_that_grows_too_large_is_named(
     write: Callable[[Path], None], tmp_path: Path
 ) -> None:
     """The system names none, or the one that stands for it until it is whole; polars no number."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, before[1]))
-    try:
-        full = pytest.raises(OSError, match=r"large: '.*wanted\.csv'")
-        with full, replace_file(tmp_path / "wanted.csv") as temporary:
-            write(temporary)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    full = pytest.raises(OSError, match=r"large: '.*wanted\.csv'")
+    with full, largest_file(20 << 10), replace_file(tmp_path / "wanted.csv") as temporary:
+        write(temporary)
     assert not list(tmp_path.iterdir())
 
 

@@ -53,6 +53,17 @@ class Guard:
 
 
 @contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file may have more bytes; SIGXFSZ is ignored by Python."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
 def open_guard() -> Iterator[Guard]:
     guard = Guard()
     try:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from solution.training.executors.local import LocalExecutor
 from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
+from tests.made.guarded import largest_file
 from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE
 
 FILES = {LAYOUT: "npz/layout/xla/random/test/program_6.npz", TILE: "npz/tile/xla/test/kernel_6.npz"}
@@ -54,13 +54,9 @@ def test_a_full_disk_is_said_of_the_bundle(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    try:
-        with pytest.raises(InputError, match=f"{tmp_path}/(full|scratch/.*): File too large. Make"):
-            pack(run, RECIPE, tmp_path / name)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    full = pytest.raises(InputError, match=f"{tmp_path}/(full|scratch/.*): File too large. Make")
+    with full, largest_file(100):
+        pack(run, RECIPE, tmp_path / name)
     assert not (tmp_path / name).exists()
 
 

@@ -3,10 +3,11 @@
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,20 +20,21 @@ from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
+from tests.conftest import remount
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
-from tests.processes import FASTSLOW, Program, find_growing, run_cold
+from tests.processes import FASTSLOW, Program, find_growing, run_cold, wait_until
 from tests.store.test_store import snapshot
 
 NUM_GRAPHS = 40
-LARGE, SMALL = 300, 3  # configurations
+CONFIGS = 300
 
 
-def write_data(folder: Path, configs: int) -> None:
+def write_data(folder: Path) -> None:
     for seed in range(NUM_GRAPHS // 2):
         split = "test" if seed % 5 == 0 else "train"
-        program = make_layout_graph(seed, configs, name=f"program_{seed}", labelled=seed % 5 != 0)
+        program = make_layout_graph(seed, CONFIGS, name=f"program_{seed}", labelled=seed % 5 != 0)
         write_graph(program, folder / "data", split)
-        write_graph(make_tile_graph(seed, configs, name=f"kernel_{seed}"), folder / "data")
+        write_graph(make_tile_graph(seed, CONFIGS, name=f"kernel_{seed}"), folder / "data")
     text = "ID,TopConfigs\ntile:xla:kernel_0,0;1;2\n"
     (folder / "data" / "sample_submission.csv").write_text(text)
 
@@ -56,7 +58,7 @@ def start(folder: Path, *more: str) -> Program:
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, and in `whole` the store of an undisturbed preparation."""
     folder = tmp_path_factory.mktemp("work")
-    write_data(folder, LARGE)
+    write_data(folder)
     done = prepare_cold(folder, "--out", "whole")
     assert done.returncode == 0, done.stderr
     assert f"{NUM_GRAPHS} graphs" in done.stdout
@@ -65,15 +67,6 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def count_graphs(store: Path) -> int:
     return sum(path.name[0] != "." for path in find_growing(store, "*.safetensors"))
-
-
-def wait_for(condition: Callable[[], bool], process: Program) -> bool:
-    """False where the process ends before."""
-    while not condition():
-        if process.poll() is not None:
-            return False
-        time.sleep(0.0005)
-    return True
 
 
 def kill_with_children(process: Program) -> None:
@@ -94,7 +87,7 @@ def test_a_killed_preparation_ends_with_the_same_bytes(
     for kill in range(kills):
         target = NUM_GRAPHS * kill // kills
         process = start(work, "--out", store.name, "--workers", workers)
-        if wait_for(lambda target=target: count_graphs(store) >= target, process):  # type: ignore[misc]
+        if wait_until(lambda target=target: count_graphs(store) >= target, process):  # type: ignore[misc]
             time.sleep(generator.random() * 0.02)
             kill_with_children(process)
         assert count_graphs(store) >= target
@@ -110,7 +103,7 @@ def test_a_killed_preparation_ends_with_the_same_bytes(
 def test_an_unfinished_store_says_so(work: Path) -> None:
     store = work / "unfinished"
     process = start(work, "--out", store.name, "--workers", "1")
-    assert wait_for(lambda: count_graphs(store) >= 1, process)
+    assert wait_until(lambda: count_graphs(store) >= 1, process)
     kill_with_children(process)
     check = FASTSLOW.run("check", store)
     assert check.returncode == 2
@@ -122,7 +115,7 @@ def test_an_unfinished_store_says_so(work: Path) -> None:
 def test_of_two_preparations_at_once_one_is_refused(work: Path) -> None:
     store = work / "two"
     process = start(work, "--out", store.name, "--workers", "1")
-    assert wait_for(lambda: count_graphs(store) >= 3, process)
+    assert wait_until(lambda: count_graphs(store) >= 3, process)
     os.kill(process.pid, signal.SIGSTOP)
     try:
         second = prepare(work, "--out", store, "--workers", "1")
@@ -180,35 +173,50 @@ def test_files_that_may_not_be_large_enough_are_said(work: Path) -> None:
     assert snapshot(store) == snapshot(work / "whole")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)]
-    try:
-        done = subprocess.run(mount, capture_output=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode != 0:
-        pytest.skip("mounting a file system is not allowed")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
 @pytest.mark.parametrize("room", [4096, 100_000, -1])
 def test_a_full_disk_is_said_and_the_same_command_goes_on(
-    room: int, small_disk: Path, work: Path
+    room: int, disk: Path, work: Path
 ) -> None:
     """With room for the record, some graphs, all but the index."""
     wanted = snapshot(work / "whole")
     if room < 0:
         pages = [-(-len(content) // 4096) for content in wanted.values()]
         room = 4096 * (sum(pages) - 1)
-    (small_disk / "filler").write_bytes(bytes((1 << 20) - room))
-    store = small_disk / "store"
+    (disk / "filler").write_bytes(bytes((1 << 20) - room))
+    store = disk / "store"
     assert_no_room(prepare(work, "--out", store, "--workers", "1"), "No space left", store)
-    (small_disk / "filler").unlink()
+    (disk / "filler").unlink()
     assert prepare(work, "--out", store, "--workers", "1").returncode == 0
     assert snapshot(store) == wanted
     assert Store.open(store).find_defects() == []
+
+
+@pytest.mark.slow
+def test_the_folder_is_removed_under_it(work: Path) -> None:
+    store = work / "removed"
+    program = start(work, "--out", store.name, "--workers", "1")
+    assert wait_until(lambda: count_graphs(store) >= 5, program)
+    shutil.rmtree(store, ignore_errors=True)
+    code, errors = program.wait(60), program.communicate()[1]
+    assert code in (0, 2) and "Traceback" not in errors, errors
+    shutil.rmtree(store, ignore_errors=True)
+    assert prepare(work, "--out", store, "--workers", "1").returncode == 0
+    assert snapshot(store) == snapshot(work / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["check", "prepare", "run", "unfinished", "new"])
+def test_a_mount_that_is_read_only(what: str, disk: Path, work: Path) -> None:
+    remount(disk, "size=8m")
+    store = shutil.copytree(work / "whole", disk / "store")
+    if what == "unfinished":
+        (store / "graphs.parquet").unlink()
+    remount(disk, "ro")
+    run = ("run", store, "--experiment", "nothing_001", "--workers", "1", "--run", work / "run")
+    words = {"check": ("check", store), "run": run}
+    out = disk / "new" if what == "new" else store
+    done = FASTSLOW.run(*words.get(what, ("prepare", "data", "--out", out)), cwd=work)
+    is_refused = what in ("unfinished", "new")
+    assert done.returncode == (2 if is_refused else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not is_refused or "Read-only file system" in " ".join(done.stderr.split())

@@ -1,7 +1,6 @@
 """What a search goes on with, and what it makes of models that fail."""
 
 import dataclasses
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -31,6 +30,7 @@ from solution.tuning.study_file import STUDY, keep, open_storage, working_copy
 from solution.tuning.study_picture import draw_study
 from tests.commands.test_tune_command import assert_lint_is_content
 from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.guarded import largest_file
 
 OWN = '''\
 """A ridge of one's own."""
@@ -269,13 +269,9 @@ def test_a_disk_that_gets_full_is_said_of_the_study(tmp_path: Path) -> None:
 
 def test_a_study_that_grows_past_a_limit_is_named(tmp_path: Path) -> None:
     """Of a quota and of the largest file SQLite makes the error of a disk that fails."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     refused = pytest.raises(InputError, match="I/O error")
-    try:
-        with refused, working_copy(tmp_path) as copy:
-            study = optuna.create_study(storage=open_storage(copy), study_name="made")
-            resource.setrlimit(resource.RLIMIT_FSIZE, (copy.stat().st_size, before[1]))
+    with refused, working_copy(tmp_path) as copy:
+        study = optuna.create_study(storage=open_storage(copy), study_name="made")
+        with largest_file(copy.stat().st_size):
             study.set_user_attr("long", "x" * 100_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
