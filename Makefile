@@ -241,11 +241,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -qq -j 0 -x "/tests?/" $(VENV)/lib solution ensembles submissions || true
 	touch $@
 
-# Of these only a part is ever imported, and compiled then. Meanwhile pytest compiles the tests, which
-# takes six seconds, once for all of its workers; what is not installed yet does not matter for that.
+# Of these only a part is ever imported, and compiled then.
 $(EXTRAS): $(INSTALLED)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --collect-only --quiet > /dev/null 2>&1 & compiling=$$!; \
-	set -x; $(INSTALL) ".[dev,cluster-test,collect,onnx,placement]" && \
-	$(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(INSTALL) ".[tpu]",true); \
-	ended=$$?; wait $$compiling; exit $$ended
+	$(INSTALL) ".[dev,cluster-test,collect,onnx,placement]"
+	$(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(INSTALL) ".[tpu]")
 	touch $@

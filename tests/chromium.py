@@ -12,12 +12,8 @@ from typing import Any, BinaryIO
 
 CHROMIUM = Path(os.environ.get("FASTSLOW_CHROMIUM", "/usr/bin/chromium"))
 OPTIONS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--remote-debugging-pipe",
-    "--no-first-run",
-]
+    "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
+]  # fmt: skip
 OPTIONS += ["--disable-background-networking", "--disable-component-update", "--mute-audio"]
 
 

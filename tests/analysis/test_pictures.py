@@ -90,12 +90,9 @@ def assert_readable(figure: Figure) -> None:
 
 
 FIGURES: tuple[Callable[[Sequence[Graph]], Figure], ...] = (
-    pictures.draw_runtimes,
-    pictures.draw_across,
-    pictures.draw_violations,
-    pictures.draw_opcodes,
+    pictures.draw_runtimes, pictures.draw_across, pictures.draw_violations, pictures.draw_opcodes,
     pictures.draw_pruning,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("draw", FIGURES)

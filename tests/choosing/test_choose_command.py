@@ -88,15 +88,10 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         assert not (tmp_path / "chosen").exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--replay", "--over", "tiles"),
-        ("--replay", "--replace"),
-        ("--model-only", "--measure", "9"),
-        ("--model-only", "--search", "random"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("--replay", "--over", "tiles"), ("--replay", "--replace"), ("--model-only", "--measure", "9"),
+    ("--model-only", "--search", "random"),
+])  # fmt: skip
 def test_an_option_that_would_be_ignored_is_refused(
     words: tuple[str, ...], fastslow: FastSlow, sample: Path
 ) -> None:

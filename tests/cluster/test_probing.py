@@ -100,14 +100,10 @@ def open_head(folder: Path, **environment: str) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"RAY_AUTH_MODE": "disabled"},
-        {"RAY_AUTH_MODE": "token"},
-        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 32},
-    ],
-)
+@pytest.mark.parametrize("own", [
+    {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token"},
+    {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 32},
+])  # fmt: skip
 def test_a_token_that_is_refused_is_said(own: dict[str, str], tmp_path: Path) -> None:
     given = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
     with open_head(tmp_path, **given) as address:

@@ -109,16 +109,11 @@ def test_numbers_next_to_a_jump_are_not_compared() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "jumps"),
-    [
-        ("ROOT r = f32[4] floor(x)", True),
-        ("ROOT r = s32[4] convert(x)", True),
-        ("ROOT r = f16[4] convert(x)", False),
-        ("ROOT r = f32[4] tanh(x)", False),
-        ("n = s32[4] parameter(1)\n  ROOT r = pred[4] compare(n, n), direction=LT", False),
-    ],
-)
+@pytest.mark.parametrize(("line", "jumps"), [
+    ("ROOT r = f32[4] floor(x)", True), ("ROOT r = s32[4] convert(x)", True),
+    ("ROOT r = f16[4] convert(x)", False), ("ROOT r = f32[4] tanh(x)", False),
+    ("n = s32[4] parameter(1)\n  ROOT r = pred[4] compare(n, n), direction=LT", False),
+])  # fmt: skip
 def test_a_program_jumps_where_floats_are_rounded_or_compared(line: str, jumps: bool) -> None:
     text = f"HloModule m\nENTRY e {{\n  x = f32[4] parameter(0)\n  {line}\n}}\n"
     assert can_jump(MESSAGES["Module"].FromString(Compiler().parse_hlo(text))) == jumps

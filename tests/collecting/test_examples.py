@@ -112,25 +112,19 @@ def test_halves_of_integers_and_a_tuple_of_arguments_are_replaced_by_plain_opera
     np.testing.assert_array_equal(results[1], (large >> 32).astype(np.uint32))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("a.py", "program = 1\narguments = ()", "expected.*`program`"),
-        ("a.py", "def program(x):\n    return x", "and NoneType"),
-        ("a.py", "import nothing_such", "importing it"),
-        ("a.py", "raise SystemExit('no module')", "importing it"),
-        ("a.py", "def program(x):\n    return x.y\narguments = (1.0,)", "tracing `program`"),
-        ("a.py", STATIC, "Python value"),
-        ("a.mlir", "module { nonsense }", "expected StableHLO"),
-        ("a.hlo", "nonsense", "expected HLO"),
-        ("a.hlo", "HloModule a\nENTRY main { nonsense }", "expected HLO text.*2:[0-9]+: error"),
-        ("a.hlo", "\ufeffHloModule a\nENTRY main { nonsense }", "2:[0-9]+: error"),
-        ("a.hlo", " \n", "empty file"),
-        ("a.mlir", STABLEHLO.replace("8x", "?x"), "parameter.*0"),
-        ("a.onnx", "mine", "expected a program: Python"),
-        ("a.pb", "", "empty file"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "expected"), [
+    ("a.py", "program = 1\narguments = ()", "expected.*`program`"),
+    ("a.py", "def program(x):\n    return x", "and NoneType"),
+    ("a.py", "import nothing_such", "importing it"),
+    ("a.py", "raise SystemExit('no module')", "importing it"),
+    ("a.py", "def program(x):\n    return x.y\narguments = (1.0,)", "tracing `program`"),
+    ("a.py", STATIC, "Python value"), ("a.mlir", "module { nonsense }", "expected StableHLO"),
+    ("a.hlo", "nonsense", "expected HLO"),
+    ("a.hlo", "HloModule a\nENTRY main { nonsense }", "expected HLO text.*2:[0-9]+: error"),
+    ("a.hlo", "\ufeffHloModule a\nENTRY main { nonsense }", "2:[0-9]+: error"),
+    ("a.hlo", " \n", "empty file"), ("a.mlir", STABLEHLO.replace("8x", "?x"), "parameter.*0"),
+    ("a.onnx", "mine", "expected a program: Python"), ("a.pb", "", "empty file"),
+])  # fmt: skip
 def test_a_file_without_a_program_is_one_message(
     name: str, text: str, expected: str, workers: Workers, tmp_path: Path
 ) -> None:

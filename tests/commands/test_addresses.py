@@ -11,34 +11,20 @@ from tests.conftest import FastSlow
 
 ADDRESS = "s3://bucket/r1"
 COMMANDS = [
-    "prepare --out s3://bucket/r1",
-    "prepare s3://bucket/r1",
-    "check s3://bucket/r1",
-    "inspect s3://bucket/r1",
-    "inspect a.npz --picture s3://bucket/r1",
-    "features tile:xla --out s3://bucket/r1",
-    "module a.pb --to s3://bucket/r1",
-    "data s3://bucket/r1",
-    "report --run s3://bucket/r1",
-    "verify a.csv --run s3://bucket/r1",
-    "ensemble --run s3://bucket/r1",
-    "compare a b --run s3://bucket/r1",
-    "submit --run s3://bucket/r1",
-    "runs s3://bucket/r1",
-    "collect layout a.py --out s3://bucket/r1",
-    "collect report s3://bucket/r1",
-    "kernels share s3://bucket/r1",
-    "explain a b --run s3://bucket/r1",
-    "explain a b --out s3://bucket/r1",
-    "rank a.npz s3://bucket/r1",
-    "rank a.npz --run s3://bucket/r1",
-    "pack s3://bucket/r1 --out b.zip",
-    "pack run --out s3://bucket/r1",
-    "tune tile_lightgbm_001 --out s3://bucket/r1",
-    "choose a.py --out s3://bucket/r1",
-    "onnx s3://bucket/r1",
+    "prepare --out s3://bucket/r1", "prepare s3://bucket/r1", "check s3://bucket/r1",
+    "inspect s3://bucket/r1", "inspect a.npz --picture s3://bucket/r1",
+    "features tile:xla --out s3://bucket/r1", "module a.pb --to s3://bucket/r1",
+    "data s3://bucket/r1", "report --run s3://bucket/r1", "verify a.csv --run s3://bucket/r1",
+    "ensemble --run s3://bucket/r1", "compare a b --run s3://bucket/r1",
+    "submit --run s3://bucket/r1", "runs s3://bucket/r1",
+    "collect layout a.py --out s3://bucket/r1", "collect report s3://bucket/r1",
+    "kernels share s3://bucket/r1", "explain a b --run s3://bucket/r1",
+    "explain a b --out s3://bucket/r1", "rank a.npz s3://bucket/r1",
+    "rank a.npz --run s3://bucket/r1", "pack s3://bucket/r1 --out b.zip",
+    "pack run --out s3://bucket/r1", "tune tile_lightgbm_001 --out s3://bucket/r1",
+    "choose a.py --out s3://bucket/r1", "onnx s3://bucket/r1",
     "optimize rnnlm-2 --out s3://bucket/r1",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -53,19 +39,12 @@ def test_it_is_named_as_it_was_given_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("tune", "tile_lightgbm_001", "--out", ""), "--out"),
-        (("run", ""), "DATA"),
-        (("run", "--run", ""), "--run"),
-        (("run", "--store", ""), "--store"),
-        (("train", "tile_lightgbm_001", "--data", ""), "--data"),
-        (("check", ""), "DATA"),
-        (("rank", "a.npz", ""), "FILE"),
-        (("collect", "report", ""), "FOLDER"),
-    ],
-)
+@pytest.mark.parametrize(("words", "named"), [
+    (("tune", "tile_lightgbm_001", "--out", ""), "--out"), (("run", ""), "DATA"),
+    (("run", "--run", ""), "--run"), (("run", "--store", ""), "--store"),
+    (("train", "tile_lightgbm_001", "--data", ""), "--data"), (("check", ""), "DATA"),
+    (("rank", "a.npz", ""), "FILE"), (("collect", "report", ""), "FOLDER"),
+])  # fmt: skip
 def test_an_empty_one_is_refused_by_its_option(
     fastslow: FastSlow, tmp_path: Path, words: tuple[str, ...], named: str
 ) -> None:
@@ -78,14 +57,10 @@ def test_an_empty_one_is_refused_by_its_option(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("s3:/bucket/x", "//bucket/x.*FOLDER"),
-        ("GS://bucket/x", "--recursive gs.*//bucket/x.*FOLDER"),
-        ("abfs://container/x", "the program"),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    ("s3:/bucket/x", "//bucket/x.*FOLDER"), ("GS://bucket/x", "--recursive gs.*//bucket/x.*FOLDER"),
+    ("abfs://container/x", "the program"),
+])  # fmt: skip
 def test_how_to_fetch_it_is_said_of_what_is_nearly_an_address(given: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         read_path(given)

@@ -123,30 +123,24 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
     assert list(map(len, rows.values())) == [12, 3]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "nowhere"], "such folder"),
-        (["prepare", "nowhere"], "such folder"),
-        (["prepare", "--hops", "0"], "--hops"),
-        (["run", "--recipe", "no_such_recipe"], "a recipe"),
-        (["run", "--experiment", "no_such"], "an experiment"),
-        (["run", "--experiment", "tile_lightgbm_001", "--recipe", "z_score_001"], "on nothing_001"),
-        (["ensemble", "--run", "nowhere"], "run here"),
-        (["verify", "submission.csv", "--run", "nowhere"], "run here"),
-        (["inspect", "nowhere.npz"], "such file"),
-        (["run", "--scheme", "neither"], "architecture"),
-        (["run", "--hours", "inf"], "finite number"),
-        (["choose", "program.py", "--minutes", "inf"], "expected a finite"),
-        (["choose", "program.py", "--seconds", "inf"], "expected a finite"),
-        (["collect", "layout", "program.py", "--minutes", "inf"], "expected a finite"),
-        (["data", "--max-gigabytes", "inf"], "expected a finite"),
-        (["tune", "tile_lightgbm_001", "--seed", "-1"], "value for '--seed'"),
-        (["tune", "tile_lightgbm_001", "--seed", "4294967296"], "value for '--seed'"),
-        (["collect", "layout", "program.py", "--seed", "4294967296"], "value for '--seed'"),
-        (["optimize", "rnnlm-2", "--seed", "99999999999999999999"], "value for '--seed'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["run", "nowhere"], "such folder"), (["prepare", "nowhere"], "such folder"),
+    (["prepare", "--hops", "0"], "--hops"), (["run", "--recipe", "no_such_recipe"], "a recipe"),
+    (["run", "--experiment", "no_such"], "an experiment"),
+    (["run", "--experiment", "tile_lightgbm_001", "--recipe", "z_score_001"], "on nothing_001"),
+    (["ensemble", "--run", "nowhere"], "run here"),
+    (["verify", "submission.csv", "--run", "nowhere"], "run here"),
+    (["inspect", "nowhere.npz"], "such file"), (["run", "--scheme", "neither"], "architecture"),
+    (["run", "--hours", "inf"], "finite number"),
+    (["choose", "program.py", "--minutes", "inf"], "expected a finite"),
+    (["choose", "program.py", "--seconds", "inf"], "expected a finite"),
+    (["collect", "layout", "program.py", "--minutes", "inf"], "expected a finite"),
+    (["data", "--max-gigabytes", "inf"], "expected a finite"),
+    (["tune", "tile_lightgbm_001", "--seed", "-1"], "value for '--seed'"),
+    (["tune", "tile_lightgbm_001", "--seed", "4294967296"], "value for '--seed'"),
+    (["collect", "layout", "program.py", "--seed", "4294967296"], "value for '--seed'"),
+    (["optimize", "rnnlm-2", "--seed", "99999999999999999999"], "value for '--seed'"),
+])  # fmt: skip
 def test_mistakes_are_one_message_and_exit_code_2(
     arguments: list[str], message: str, fastslow: FastSlow, tmp_path: Path
 ) -> None:

@@ -33,17 +33,10 @@ LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed i
 TREES = {"rounds": 20, "min_data_in_leaf": 3}
 
 
-@pytest.mark.parametrize(
-    ("settings", "graphs"),
-    [
-        (LightGBMSettings(**TREES), TILE),
-        (PointwiseSettings(**TREES), LAYOUT),
-        (OrdinarySettings(), TILE),
-        (RidgeSettings(), LAYOUT),
-        (LassoSettings(), TILE),
-    ],
-    ids=["lambdarank", "pointwise", "ordinary", "ridge", "lasso"],
-)
+@pytest.mark.parametrize(("settings", "graphs"), [
+    (LightGBMSettings(**TREES), TILE), (PointwiseSettings(**TREES), LAYOUT),
+    (OrdinarySettings(), TILE), (RidgeSettings(), LAYOUT), (LassoSettings(), TILE),
+], ids=["lambdarank", "pointwise", "ordinary", "ridge", "lasso"])  # fmt: skip
 def test_contributions_add_up_to_the_difference_of_the_scores(
     settings: RankerSettings, graphs: list
 ) -> None:

@@ -101,13 +101,10 @@ def test_data_without_labels_is_refused(fastslow: FastSlow, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--collection", "layout:nlp:random"), "of layout"),
-        (("--recipe", "mine.toml"), "labelled graphs"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    (("--collection", "layout:nlp:random"), "of layout"),
+    (("--recipe", "mine.toml"), "labelled graphs"),
+])  # fmt: skip
 def test_what_the_data_does_not_have_is_refused_before_a_run_is_begun(
     options: tuple[str, str], words: str, fastslow: FastSlow, tmp_path: Path
 ) -> None:
@@ -144,15 +141,11 @@ def test_a_run_whose_name_is_a_pattern_is_read_again(
     assert f"{name}/submission.csv" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
-    [
-        (("run", "--experiment", "laoyut_gnn_001"), "mean layout_gnn_001"),
-        (("run", "--recipe", "z_scroe_001"), "mean z_score_001"),
-        (("run", "--collection", "tile:xal"), "mean tile"),
-        (("check", "README.md"), "expected a"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "meant"), [
+    (("run", "--experiment", "laoyut_gnn_001"), "mean layout_gnn_001"),
+    (("run", "--recipe", "z_scroe_001"), "mean z_score_001"),
+    (("run", "--collection", "tile:xal"), "mean tile"), (("check", "README.md"), "expected a"),
+])  # fmt: skip
 def test_what_is_misspelt_is_guessed(
     arguments: tuple[str, ...], meant: str, fastslow: FastSlow, tmp_path: Path
 ) -> None:

@@ -52,26 +52,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("optimize rnnlm-2 --out .", ".: is a folder, where a file is to be written"),
-        ("features tile:xla --data data --out folder.parquet", "folder.parquet: is a folder"),
-        ("report --run done --out folder.html", "folder.html: is a folder"),
-        ("ensemble --search --run done --out folder.png", "folder.png: is a folder"),
-        ("inspect data/npz/tile/xla/train/k0.npz --picture folder.png", "folder.png: is a folder"),
-        ("inspect other", "other: there is no such file or folder. Give an npz file, a folder or"),
-        ("inspect data --picture file", "file: a file is in its place"),
-        ("explain net_001 a --run done --out file", "file: a file is in its place"),
-        ("tune tile_lightgbm_001 --data data --out file", "file: a file is in its place"),
-        ("pack done --out file/bundle --refit", "file: a file is in its place"),
-        ("pack done --out file --refit", "file: expected a new name or a bundle"),
-        ("pack done --out project", "project: expected a new name or a bundle"),
-        ("pack done --out .", ".: expected the name of a new folder or of a bundle"),
-        ("inspect a.hlo", "a.hlo: is a program, expected an npz file. `fastslow rank a.hlo`"),
-        ("inspect a.pb", "a.pb: is a program, expected an npz file. `fastslow module a.pb`"),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), [
+    ("optimize rnnlm-2 --out .", ".: is a folder, where a file is to be written"),
+    ("features tile:xla --data data --out folder.parquet", "folder.parquet: is a folder"),
+    ("report --run done --out folder.html", "folder.html: is a folder"),
+    ("ensemble --search --run done --out folder.png", "folder.png: is a folder"),
+    ("inspect data/npz/tile/xla/train/k0.npz --picture folder.png", "folder.png: is a folder"),
+    ("inspect other", "other: there is no such file or folder. Give an npz file, a folder or"),
+    ("inspect data --picture file", "file: a file is in its place"),
+    ("explain net_001 a --run done --out file", "file: a file is in its place"),
+    ("tune tile_lightgbm_001 --data data --out file", "file: a file is in its place"),
+    ("pack done --out file/bundle --refit", "file: a file is in its place"),
+    ("pack done --out file --refit", "file: expected a new name or a bundle"),
+    ("pack done --out project", "project: expected a new name or a bundle"),
+    ("pack done --out .", ".: expected the name of a new folder or of a bundle"),
+    ("inspect a.hlo", "a.hlo: is a program, expected an npz file. `fastslow rank a.hlo`"),
+    ("inspect a.pb", "a.pb: is a program, expected an npz file. `fastslow module a.pb`"),
+])  # fmt: skip
 def test_what_is_in_the_way_is_said_before_the_work(
     fastslow: FastSlow, folder: Path, line: str, said: str
 ) -> None:

@@ -56,15 +56,11 @@ def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path:
     assert "the training" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("slip", "meant"),
-    [
-        ('collections="tile:xla"', "comma behind"),
-        ('collections=("tile:xal",)', "mean tile"),
-        ('collections=("tile:xla",), seeds=3', "seeds is 3"),
-        ('collections=("tile:xla", "tile:xla")', "them twice"),
-    ],
-)
+@pytest.mark.parametrize(("slip", "meant"), [
+    ('collections="tile:xla"', "comma behind"), ('collections=("tile:xal",)', "mean tile"),
+    ('collections=("tile:xla",), seeds=3', "seeds is 3"),
+    ('collections=("tile:xla", "tile:xla")', "them twice"),
+])  # fmt: skip
 def test_what_could_never_be_trained_is_refused(
     slip: str, meant: str, fastslow: FastSlow, tmp_path: Path
 ) -> None:

@@ -143,17 +143,10 @@ def test_files_are_sorted_by_collection_split_and_name(tmp_path: Path) -> None:
 SAMPLE_TEXT = "ID,TopConfigs\ntile:xla:kernel,0;1;2;3;4\n"
 
 
-@pytest.mark.parametrize(
-    ("folder", "place"),
-    [
-        ("data", "data"),
-        ("data", "data/npz_all"),
-        ("data/npz", "data"),
-        ("data/npz_all", "data"),
-        ("data/npz_all/npz", "data/npz_all"),
-        ("data/npz_all/npz", "data"),
-    ],
-)
+@pytest.mark.parametrize(("folder", "place"), [
+    ("data", "data"), ("data", "data/npz_all"), ("data/npz", "data"), ("data/npz_all", "data"),
+    ("data/npz_all/npz", "data/npz_all"), ("data/npz_all/npz", "data"),
+])  # fmt: skip
 def test_sample_submission_is_found_in_below_and_beside(
     folder: str, place: str, tmp_path: Path
 ) -> None:

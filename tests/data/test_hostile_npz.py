@@ -87,23 +87,17 @@ DAMAGED: dict[str, Callable[[np.ndarray], bytes]] = {
     "bytes": lambda array: encode(array.astype("S8")),
     "struct": lambda array: encode(np.zeros(array.shape, [("a", "<f4")])),
     "date": lambda array: encode(np.zeros(array.shape, "<M8[s]")),
-    "bool": lambda array: encode(array.astype(bool)),
-    "2^63 rows": lambda array: raw((2**63, 3)),
-    "10^30 rows": lambda array: raw((10**30, 3, 18)),
-    "-1 rows": lambda array: raw((-1, 3)),
+    "bool": lambda array: encode(array.astype(bool)), "2^63 rows": lambda array: raw((2**63, 3)),
+    "10^30 rows": lambda array: raw((10**30, 3, 18)), "-1 rows": lambda array: raw((-1, 3)),
     "10^9 rows": lambda array: raw((10**9, *array.shape[1:])),
-    "2^60 bytes": lambda array: raw((2**58,)),
-    "yes as a size": lambda array: raw((True, 3, 18)),
+    "2^60 bytes": lambda array: raw((2**58,)), "yes as a size": lambda array: raw((True, 3, 18)),
     "an open bracket": lambda array: raw("(12, 3, 18"),
     "nested": lambda array: raw("(" * 90 + ")" * 90),
     "code": lambda array: raw("__import__('os').getpid()"),
-    "npy 3.0": lambda array: raw((3,), version=3),
-    "npy 9.0": lambda array: raw((3,), version=9),
-    "no header": lambda array: bytes(500),
-    "cut": lambda array: encode(array)[:-3],
-    "more": lambda array: encode(array) + bytes(9),
-    "empty": lambda array: b"",
-}
+    "npy 3.0": lambda array: raw((3,), version=3), "npy 9.0": lambda array: raw((3,), version=9),
+    "no header": lambda array: bytes(500), "cut": lambda array: encode(array)[:-3],
+    "more": lambda array: encode(array) + bytes(9), "empty": lambda array: b"",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
@@ -115,16 +109,12 @@ def test_a_damaged_array_is_refused(damage: str, tmp_path: Path, guard: Guard) -
             refusal(guard, path, graph)
 
 
-@pytest.mark.parametrize(
-    ("graph", "name", "shape", "expected"),
-    [
-        (LAYOUT, "node_feat", (10**6, 140), "(8, 140)"),
-        (LAYOUT, "edge_index", (10**8, 3), "(any, 2)"),
-        (LAYOUT, "node_config_ids", (10**4, 10**4), "(any)"),
-        (TILE, "config_feat", (10**7, 24), "(12, 24)"),
-        (TILE, "config_runtime_normalizers", (10**9,), "(12)"),
-    ],
-)
+@pytest.mark.parametrize(("graph", "name", "shape", "expected"), [
+    (LAYOUT, "node_feat", (10**6, 140), "(8, 140)"), (LAYOUT, "edge_index", (10**8, 3), "(any, 2)"),
+    (LAYOUT, "node_config_ids", (10**4, 10**4), "(any)"),
+    (TILE, "config_feat", (10**7, 24), "(12, 24)"),
+    (TILE, "config_runtime_normalizers", (10**9,), "(12)"),
+])  # fmt: skip
 def test_an_array_of_another_shape_is_refused_by_its_header(
     graph: Graph, name: str, shape: tuple[int, ...], expected: str, tmp_path: Path, guard: Guard
 ) -> None:

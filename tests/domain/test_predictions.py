@@ -59,30 +59,23 @@ def test_models_may_predict_different_graphs_as_long_as_every_graph_is_predicted
     check_predictions(pl.concat([tile, layout]), QUESTIONS, "here")
 
 
-@pytest.mark.parametrize(
-    ("frame", "message"),
-    [
-        (COMPLETE.drop("seed"), "expected the"),
-        (COMPLETE.with_columns(pl.lit(1).alias("more")), "expected the"),
-        (COMPLETE.select(SCHEMA.names()[::-1]), "expected the"),
-        (COMPLETE.cast({"score": pl.Float64()}), "expected the"),
-        (COMPLETE.cast({"config": pl.Int64()}), "expected the"),
-        (change_score(float("nan")), "1.*infinite"),
-        (change_score(None), "1.*infinite"),
-        (change_score(float("inf")), "1.*infinite"),
-        (change_score(float("-inf")), "1.*infinite"),
-        (pl.concat([COMPLETE, COMPLETE.head(1)]), "another prediction"),
-        (change_first(config=1), "another prediction"),
-        (change_first(graph="other"), "1.*unknown"),
-        (change_first(collection="layout:xla:default"), "1.*unknown"),
-        (change_first(config=7), "configurations that"),
-        (change_first(config=-1), "configurations that"),
-        (COMPLETE.filter(pl.col("graph") == "small"), "1.*prediction"),
-        (COMPLETE.clear(), "2.*prediction"),
-        (COMPLETE.slice(1), "1.*predicted"),
-        (COMPLETE.filter(pl.col("config") > 0), "are predicted"),
-    ],
-)
+@pytest.mark.parametrize(("frame", "message"), [
+    (COMPLETE.drop("seed"), "expected the"),
+    (COMPLETE.with_columns(pl.lit(1).alias("more")), "expected the"),
+    (COMPLETE.select(SCHEMA.names()[::-1]), "expected the"),
+    (COMPLETE.cast({"score": pl.Float64()}), "expected the"),
+    (COMPLETE.cast({"config": pl.Int64()}), "expected the"),
+    (change_score(float("nan")), "1.*infinite"), (change_score(None), "1.*infinite"),
+    (change_score(float("inf")), "1.*infinite"), (change_score(float("-inf")), "1.*infinite"),
+    (pl.concat([COMPLETE, COMPLETE.head(1)]), "another prediction"),
+    (change_first(config=1), "another prediction"), (change_first(graph="other"), "1.*unknown"),
+    (change_first(collection="layout:xla:default"), "1.*unknown"),
+    (change_first(config=7), "configurations that"),
+    (change_first(config=-1), "configurations that"),
+    (COMPLETE.filter(pl.col("graph") == "small"), "1.*prediction"),
+    (COMPLETE.clear(), "2.*prediction"), (COMPLETE.slice(1), "1.*predicted"),
+    (COMPLETE.filter(pl.col("config") > 0), "are predicted"),
+])  # fmt: skip
 def test_what_was_not_asked_is_refused(frame: pl.DataFrame, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         check_predictions(frame, QUESTIONS, "runs/here")

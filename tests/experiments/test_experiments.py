@@ -118,18 +118,12 @@ def test_a_file_that_is_called_as_ours_is_refused(tmp_path: Path) -> None:
         find_experiment(str(tmp_path / "mine_001.py"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "found nothing"),
-        ("EXPERIMENT = 3", "expected.*EXPERIMENT"),
-        (NAMED.format("other_001"), "other_001.*experiment"),
-        (NAMED.format("my model"), "the experiment"),
-        ("import no_such_module", "ModuleNotFoundError"),
-        ("def broken(:", "SyntaxError"),
-        ("raise SystemExit(4)", "importing it failed: SystemExit: 4"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "found nothing"), ("EXPERIMENT = 3", "expected.*EXPERIMENT"),
+    (NAMED.format("other_001"), "other_001.*experiment"),
+    (NAMED.format("my model"), "the experiment"), ("import no_such_module", "ModuleNotFoundError"),
+    ("def broken(:", "SyntaxError"), ("raise SystemExit(4)", "importing it failed: SystemExit: 4"),
+])  # fmt: skip
 def test_a_broken_experiment_is_refused_with_its_file(
     text: str, message: str, tmp_path: Path
 ) -> None:

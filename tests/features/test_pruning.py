@@ -49,15 +49,11 @@ def make_graph(nodes: int, edges: list[tuple[int, int]], configurable: list[int]
 CHAIN = [(5, 4), (5, 1), (4, 3), (3, 2), (2, 0)]
 
 
-@pytest.mark.parametrize(
-    ("hops", "kept", "edges"),
-    [
-        (0, [3], []),
-        (1, [2, 3, 4], [[2, 1], [1, 0]]),
-        (2, [0, 2, 3, 4, 5], [[4, 3], [3, 2], [2, 1], [1, 0]]),
-        (3, [0, 1, 2, 3, 4, 5], [[5, 4], [5, 1], [4, 3], [3, 2], [2, 0]]),
-    ],
-)
+@pytest.mark.parametrize(("hops", "kept", "edges"), [
+    (0, [3], []), (1, [2, 3, 4], [[2, 1], [1, 0]]),
+    (2, [0, 2, 3, 4, 5], [[4, 3], [3, 2], [2, 1], [1, 0]]),
+    (3, [0, 1, 2, 3, 4, 5], [[5, 4], [5, 1], [4, 3], [3, 2], [2, 0]]),
+])  # fmt: skip
 def test_the_drawn_graph_keeps_exactly_these(
     hops: int, kept: list[int], edges: list[list[int]]
 ) -> None:
@@ -185,26 +181,23 @@ def make_convolution() -> Graph:
     return dataclasses.replace(graph, node_features=features)
 
 
-@pytest.mark.parametrize(
-    ("opcode", "shape", "dimensions", "operand", "expected"),
-    [
-        ("transpose", (5, 4, 3), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
-        ("transpose", (4, 3), [1, 0], (3, 4), [1, 0, -1, -1, -1, -1]),
-        ("transpose", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
-        ("broadcast", (4, 3, 5), [0], (4,), [0, -1, -1, -1, -1, -1]),
-        ("broadcast", (4, 3, 5), [0, 2], (4, 5), [0, 2, -1, -1, -1, -1]),
-        ("broadcast", (4, 3, 5), [], (), [-1, -1, -1, -1, -1, -1]),
-        ("reduce", (3,), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
-        ("reduce", (5,), [1, 0], (3, 4, 5), [1, 0, -1, -1, -1, -1]),
-        ("reduce", (), [0, 1], (3, 4), [0, 1, -1, -1, -1, -1]),
-        ("reduce", (), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
-        ("concatenate", (8, 3), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
-        ("concatenate", (4, 6), [1], (4, 3), [1, -1, -1, -1, -1, -1]),
-        ("reverse", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
-        ("tanh", (4, 3), [], (4, 3), [-1, -1, -1, -1, -1, -1]),
-        ("convert", (), [], (), [-1, -1, -1, -1, -1, -1]),
-    ],
-)
+@pytest.mark.parametrize(("opcode", "shape", "dimensions", "operand", "expected"), [
+    ("transpose", (5, 4, 3), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
+    ("transpose", (4, 3), [1, 0], (3, 4), [1, 0, -1, -1, -1, -1]),
+    ("transpose", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
+    ("broadcast", (4, 3, 5), [0], (4,), [0, -1, -1, -1, -1, -1]),
+    ("broadcast", (4, 3, 5), [0, 2], (4, 5), [0, 2, -1, -1, -1, -1]),
+    ("broadcast", (4, 3, 5), [], (), [-1, -1, -1, -1, -1, -1]),
+    ("reduce", (3,), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
+    ("reduce", (5,), [1, 0], (3, 4, 5), [1, 0, -1, -1, -1, -1]),
+    ("reduce", (), [0, 1], (3, 4), [0, 1, -1, -1, -1, -1]),
+    ("reduce", (), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
+    ("concatenate", (8, 3), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
+    ("concatenate", (4, 6), [1], (4, 3), [1, -1, -1, -1, -1, -1]),
+    ("reverse", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
+    ("tanh", (4, 3), [], (4, 3), [-1, -1, -1, -1, -1, -1]),
+    ("convert", (), [], (), [-1, -1, -1, -1, -1, -1]),
+])  # fmt: skip
 def test_dimensions_keep_axis_0_where_it_is_listed_and_lose_the_padding(
     opcode: str,
     shape: tuple[int, ...],
@@ -220,15 +213,10 @@ def test_what_is_not_0_stays_where_the_shape_is_a_tuple() -> None:
     assert repaired_dimensions("reduce", (), [0, 2], (3, 4, 5))[:2] == [0, 2]
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ((), [-1, -1, -1, -1, -1, -1]),
-        ((7,), [0, -1, -1, -1, -1, -1]),
-        ((4, 3), [1, 0, -1, -1, -1, -1]),
-        ((2, 3, 4, 5, 6, 7), [5, 4, 3, 2, 1, 0]),
-    ],
-)
+@pytest.mark.parametrize(("shape", "expected"), [
+    ((), [-1, -1, -1, -1, -1, -1]), ((7,), [0, -1, -1, -1, -1, -1]),
+    ((4, 3), [1, 0, -1, -1, -1, -1]), ((2, 3, 4, 5, 6, 7), [5, 4, 3, 2, 1, 0]),
+])  # fmt: skip
 def test_layouts_are_padded_past_the_rank(shape: tuple[int, ...], expected: list[int]) -> None:
     graph = repair_padding(make_graph_padding([("parameter", shape, [])], []))
     assert graph.node_features[0, LAYOUT].tolist() == expected

@@ -23,13 +23,10 @@ from tests.kaggle.world import GET, PUT, Fault, World
 HTML = b"<html><body>Kaggle is down for maintenance</body></html>"
 GARBLED = b"\x17\x03\x03\x00\x20" + b"x" * 32  # a TLS record that cannot be decrypted
 MESSAGES = {
-    401: "Unauthenticated",
-    403: "You cannot submit until you accept the competition rules",
-    404: "Competition not found",
-    429: "Too Many Requests",
-    405: "Method Not Allowed",
+    401: "Unauthenticated", 403: "You cannot submit until you accept the competition rules",
+    404: "Competition not found", 429: "Too Many Requests", 405: "Method Not Allowed",
     500: "Internal server error",
-}
+}  # fmt: skip
 # Below the ports that systems give away by themselves: nobody is given the port of a server that
 # listens no more. Each process of the tests begins elsewhere.
 PORTS = itertools.cycle(range(10_000 + os.getpid() % 200 * 100, 32_000))

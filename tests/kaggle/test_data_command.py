@@ -90,16 +90,12 @@ def test_a_broken_download_goes_on_where_it_was(desk: Desk) -> None:
     assert {name: here[name] for name in FILES} == FILES
 
 
-@pytest.mark.parametrize(
-    ("archive", "words"),
-    [
-        (make_archive([("../../escaped", b"x")]), "leads out of the folder"),
-        (b"<html>sign in first</html>" * 9, "not a complete zip archive"),
-        (make_archive([("npz/layout/xla/random/train/a.npz", b"x")]), "a.npz"),
-        (make_archive([("bomb", bytes(3_000_000))]), "more than the 0.0 GB that are allowed"),
-    ],
-    ids=["that leads out", "that is a page", "of a broken file", "that is too large"],
-)
+@pytest.mark.parametrize(("archive", "words"), [
+    (make_archive([("../../escaped", b"x")]), "leads out of the folder"),
+    (b"<html>sign in first</html>" * 9, "not a complete zip archive"),
+    (make_archive([("npz/layout/xla/random/train/a.npz", b"x")]), "a.npz"),
+    (make_archive([("bomb", bytes(3_000_000))]), "more than the 0.0 GB that are allowed"),
+], ids=["that leads out", "that is a page", "of a broken file", "that is too large"])  # fmt: skip
 def test_a_bad_archive_harms_nothing(desk: Desk, archive: bytes, words: str) -> None:
     (desk.folder / "mine").write_bytes(b"mine")
     desk.world.archive = archive
@@ -152,17 +148,12 @@ def test_a_single_file_that_arrives_zipped(desk: Desk) -> None:
     assert desk.world.count(GET) == calls
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        [("../sample_submission.csv", FILES["sample_submission.csv"])],
-        [("sample_submission.csv", bytes(10**7))],
-        [("sample_submission.csv", b"short")],
-        [("other.csv", FILES["sample_submission.csv"])],
-        [("sample_submission.csv", b"a"), ("other.csv", b"b")],
-    ],
-    ids=["leads out", "bomb", "short", "another", "two"],
-)
+@pytest.mark.parametrize("members", [
+    [("../sample_submission.csv", FILES["sample_submission.csv"])],
+    [("sample_submission.csv", bytes(10**7))], [("sample_submission.csv", b"short")],
+    [("other.csv", FILES["sample_submission.csv"])],
+    [("sample_submission.csv", b"a"), ("other.csv", b"b")],
+], ids=["leads out", "bomb", "short", "another", "two"])  # fmt: skip
 def test_a_bad_zip_of_a_single_file_harms_nothing(
     desk: Desk, members: list[tuple[str, bytes]]
 ) -> None:
@@ -191,24 +182,18 @@ def test_the_refusals_of_kaggle_are_told(desk: Desk) -> None:
     check(desk.call("data", "there", "--collection", "layout:gpu:random"), 2, "not a collection")
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ([("good", b"1"), ("../escaped", b"2")], "the folder"),
-        ([("a/../../escaped", b"2")], "the folder"),
-        ([("/tmp/escaped", b"2")], "the folder"),
-        ([("..\\escaped", b"2")], "the folder"),
-        ([("C:\\escaped", b"2")], "the folder"),
-        ([("C:/escaped", b"2")], "the folder"),
-        ([(special("link", stat.S_IFLNK), b"/etc/passwd")], "special file"),
-        ([(special("pipe", stat.S_IFIFO), b"")], "special file"),
-        ([(special("folder/", stat.S_IFLNK), b"/etc")], "special file"),
-        ([("bomb", bytes(LIMIT + 1))], r"0\.0.*allowed"),
-        ([(f"bomb{n}", bytes(LIMIT // 4)) for n in range(5)], "would unpack"),
-        ([("Same", b"1"), ("same", b"2")], "it twice"),
-        ([("there", b"another")], "exists already"),
-    ],
-)
+@pytest.mark.parametrize(("entries", "message"), [
+    ([("good", b"1"), ("../escaped", b"2")], "the folder"),
+    ([("a/../../escaped", b"2")], "the folder"), ([("/tmp/escaped", b"2")], "the folder"),
+    ([("..\\escaped", b"2")], "the folder"), ([("C:\\escaped", b"2")], "the folder"),
+    ([("C:/escaped", b"2")], "the folder"),
+    ([(special("link", stat.S_IFLNK), b"/etc/passwd")], "special file"),
+    ([(special("pipe", stat.S_IFIFO), b"")], "special file"),
+    ([(special("folder/", stat.S_IFLNK), b"/etc")], "special file"),
+    ([("bomb", bytes(LIMIT + 1))], r"0\.0.*allowed"),
+    ([(f"bomb{n}", bytes(LIMIT // 4)) for n in range(5)], "would unpack"),
+    ([("Same", b"1"), ("same", b"2")], "it twice"), ([("there", b"another")], "exists already"),
+])  # fmt: skip
 def test_an_archive_that_is_not_to_be_trusted_is_refused(
     tmp_path: Path, entries: Entries, message: str
 ) -> None:

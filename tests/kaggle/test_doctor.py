@@ -121,17 +121,12 @@ def _use_token_file(desk: Desk, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("in_file", [True, False], ids=["file", "variable"])
-@pytest.mark.parametrize(
-    ("token", "words"),
-    [
-        (f"{SECRET}\nsecond-line-of-it", "more than one line"),
-        (f"{SECRET}\r\n\r\n{SECRET}", "more than one line"),
-        (f"first {SECRET}", "white space"),
-        (f"{SECRET}\x1b", "control character"),
-        (f'"{SECRET}"', "quotation mark"),
-        (f"{SECRET}\u20ac", "not ASCII"),
-    ],
-)
+@pytest.mark.parametrize(("token", "words"), [
+    (f"{SECRET}\nsecond-line-of-it", "more than one line"),
+    (f"{SECRET}\r\n\r\n{SECRET}", "more than one line"), (f"first {SECRET}", "white space"),
+    (f"{SECRET}\x1b", "control character"), (f'"{SECRET}"', "quotation mark"),
+    (f"{SECRET}\u20ac", "not ASCII"),
+])  # fmt: skip
 def test_a_token_that_no_header_can_hold_is_neither_sent_nor_shown(
     desk: Desk, token: str, words: str, in_file: bool
 ) -> None:
@@ -222,32 +217,28 @@ def test_the_password_of_a_proxy_is_hidden() -> None:
     assert redact("at http://proxy:80/me@x") == "at http://proxy:80/me@x"
 
 
-@pytest.mark.parametrize(
-    ("printed", "name"),
-    [
-        ("Authentication required to call the Kaggle API.", "401"),
-        ("You cannot submit until you accept the competition rules", "rules"),
-        ("Permission 'competitions.participate' was denied", "403"),
-        ("404 Client Error: Not Found for url: http://x", "404"),
-        ("429 Client Error: Too Many Requests", "429"),
-        ("Your team has used its daily submission limit of 5", "limit"),
-        ("The competition is closed", "closed"),
-        ("Submissions are not accepted after the deadline", "closed"),
-        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", "clock"),
-        ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate", "TLS"),
-        ("NameResolutionError: Failed to resolve 'api.kaggle.com'", "network down"),
-        ("Unable to connect to proxy, Tunnel connection failed: 403 Forbidden", "network down"),
-        ("('Connection aborted.', RemoteDisconnected('Remote end closed'))", "interrupted"),
-        ("Expecting value: line 1 column 1 (char 0)", "no JSON"),
-        ("503 Server Error: Service Unavailable for url", "500"),
-        ("Deadline exceeded", "500"),
-        ("API rate limit exceeded for submission requests", "429"),
-        ("[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] decryption failed", "interrupted"),
-        ("NewConnectionError: Failed to establish a new connection: [Errno 111]", "network down"),
-        ("A temporary failure occurred, the host is unreachable", "unknown"),
-        ("Could not submit to competition", "upload failed"),
-        ("Something that nobody has seen before", "unknown"),
-    ],
-)
+@pytest.mark.parametrize(("printed", "name"), [
+    ("Authentication required to call the Kaggle API.", "401"),
+    ("You cannot submit until you accept the competition rules", "rules"),
+    ("Permission 'competitions.participate' was denied", "403"),
+    ("404 Client Error: Not Found for url: http://x", "404"),
+    ("429 Client Error: Too Many Requests", "429"),
+    ("Your team has used its daily submission limit of 5", "limit"),
+    ("The competition is closed", "closed"),
+    ("Submissions are not accepted after the deadline", "closed"),
+    ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", "clock"),
+    ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate", "TLS"),
+    ("NameResolutionError: Failed to resolve 'api.kaggle.com'", "network down"),
+    ("Unable to connect to proxy, Tunnel connection failed: 403 Forbidden", "network down"),
+    ("('Connection aborted.', RemoteDisconnected('Remote end closed'))", "interrupted"),
+    ("Expecting value: line 1 column 1 (char 0)", "no JSON"),
+    ("503 Server Error: Service Unavailable for url", "500"), ("Deadline exceeded", "500"),
+    ("API rate limit exceeded for submission requests", "429"),
+    ("[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] decryption failed", "interrupted"),
+    ("NewConnectionError: Failed to establish a new connection: [Errno 111]", "network down"),
+    ("A temporary failure occurred, the host is unreachable", "unknown"),
+    ("Could not submit to competition", "upload failed"),
+    ("Something that nobody has seen before", "unknown"),
+])  # fmt: skip
 def test_what_the_cli_prints_has_a_name(printed: str, name: str) -> None:
     assert tell_failure(printed).name == name

@@ -18,14 +18,10 @@ from tests.kaggle.world import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fau
 
 # By column: the call, its occurrence in a submit, and the calls before it.
 COLUMNS = {
-    "sign in": (INTROSPECT, 1, 0),
-    "look": (LIST, 1, 0),
-    "limits": (LIMITS, 1, 1),
-    "start": (START, 1, 2),
-    "upload": (PUT, 1, 3),
-    "create": (CREATE, 1, 4),
+    "sign in": (INTROSPECT, 1, 0), "look": (LIST, 1, 0), "limits": (LIMITS, 1, 1),
+    "start": (START, 1, 2), "upload": (PUT, 1, 3), "create": (CREATE, 1, 4),
     "confirm": (LIST, 2, 5),
-}
+}  # fmt: skip
 KINDS = ("401", "403", "404", "429 once", "429", "500 once", "500", "refused", "dropped", "lost",
          "hangs", "html", "wrong")  # fmt: skip
 # What the CLI prints has the same name whichever call failed: the other columns have few kinds.
@@ -42,17 +38,12 @@ CELLS = [
     *((column, kind, True) for column, kind in COUNTED),
 ]  # fmt: skip
 WORDS = {
-    "401": "did not accept the credentials",
-    "403": "the rules are not accepted yet",
-    "404": "does not find it",
-    "429": "asks to slow down",
-    "500": "server failed",
-    "refused": "cannot be reached",
-    "dropped": "the connection broke",
-    "lost": "the connection broke",
-    "hangs": "did not answer within",
+    "401": "did not accept the credentials", "403": "the rules are not accepted yet",
+    "404": "does not find it", "429": "asks to slow down", "500": "server failed",
+    "refused": "cannot be reached", "dropped": "the connection broke",
+    "lost": "the connection broke", "hangs": "did not answer within",
     "html": "a web page instead of an answer",
-}
+}  # fmt: skip
 UPLOADED, FAILED, UNKNOWN = 0, 2, 3
 # The CLI does these three in one call, which has a limit of its own.
 UPLOADING = ("start", "upload", "create")

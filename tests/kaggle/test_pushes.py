@@ -148,21 +148,13 @@ def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
     assert math.isfinite(float(latest.values["HOURS"]))
 
 
-@pytest.mark.parametrize(
-    ("pair", "expected"),
-    [
-        ("HOURS=-1", "0 or more"),
-        ("NUM_FOLDS=1", "2 or more"),
-        ("SCHEME=program", "architecture or"),
-        ("PACK=all", "refit or"),
-        ("FOLDS=0,5", "numbers below NUM_FOLDS"),
-        ("FOLDS=first", "numbers below NUM_FOLDS"),
-        ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
-        ("COLLECTIONS=layout:tpu:*", "layout:xla:random"),
-        ("PUSH=mine", "push sets"),
-        ("COMMIT=mine", "push sets"),
-    ],
-)
+@pytest.mark.parametrize(("pair", "expected"), [
+    ("HOURS=-1", "0 or more"), ("NUM_FOLDS=1", "2 or more"), ("SCHEME=program", "architecture or"),
+    ("PACK=all", "refit or"), ("FOLDS=0,5", "numbers below NUM_FOLDS"),
+    ("FOLDS=first", "numbers below NUM_FOLDS"), ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
+    ("COLLECTIONS=layout:tpu:*", "layout:xla:random"), ("PUSH=mine", "push sets"),
+    ("COMMIT=mine", "push sets"),
+])  # fmt: skip
 def test_what_cannot_work_is_refused_by_name(pair: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected) as refusal:
         parse_values([pair], find_notebook(TRAINING).read())

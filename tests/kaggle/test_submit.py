@@ -121,13 +121,10 @@ def test_a_submit_that_does_not_end_keeps_others_out(desk: Desk) -> None:
     assert running.finish().code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("status", "pending", "code", "words"),
-    [
-        ("ERROR", 0, 4, "Kaggle could not score it"),
-        ("COMPLETE", 1000, 0, "It has no score yet; `make scores` fetches it."),
-    ],
-)
+@pytest.mark.parametrize(("status", "pending", "code", "words"), [
+    ("ERROR", 0, 4, "Kaggle could not score it"),
+    ("COMPLETE", 1000, 0, "It has no score yet; `make scores` fetches it."),
+])  # fmt: skip
 def test_a_score_that_does_not_come(
     desk: Desk, status: str, pending: int, code: int, words: str
 ) -> None:

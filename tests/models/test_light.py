@@ -222,21 +222,13 @@ def test_settings_that_are_no_plain_values_are_refused_before_anything_is_traine
         describe_settings(FolderSettings())
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"kind": "os.system"}, "not known"),
-        ({"kind": None}, "not known"),
-        ({"settings": {}}, "expected the"),
-        ({"settings": []}, "expected the"),
-        ({"format": 9}, "has format 9"),
-        ({"preparation": {"version": 0, "hops": 1}}, "Train it"),
-        ({"seed": "zero"}, "Train it"),
-        ({"files": {"../secret": "0"}}, "inside its"),
-        ({"files": {"/etc/passwd": "0"}}, "inside its"),
-        ({"files": None}, "checksums"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"kind": "os.system"}, "not known"), ({"kind": None}, "not known"),
+    ({"settings": {}}, "expected the"), ({"settings": []}, "expected the"),
+    ({"format": 9}, "has format 9"), ({"preparation": {"version": 0, "hops": 1}}, "Train it"),
+    ({"seed": "zero"}, "Train it"), ({"files": {"../secret": "0"}}, "inside its"),
+    ({"files": {"/etc/passwd": "0"}}, "inside its"), ({"files": None}, "checksums"),
+])  # fmt: skip
 def test_a_record_of_something_else_is_refused(
     change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:

@@ -203,15 +203,11 @@ def test_ranker_copes_with_graphs_that_teach_nothing(
     assert np.isfinite(scores).all()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
-        TpuGraphsSettings(width=8, training=TRAINING),
-        ViolationSettings(width=8, importance=True, training=TRAINING),
-    ],
-    ids=["layout net", "TpuGraphs", "violation ratio"],
-)
+@pytest.mark.parametrize("settings", [
+    LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
+    TpuGraphsSettings(width=8, training=TRAINING),
+    ViolationSettings(width=8, importance=True, training=TRAINING),
+], ids=["layout net", "TpuGraphs", "violation ratio"])  # fmt: skip
 def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings) -> None:
     bare = dataclasses.replace(
         LAYOUT[0], configurable=np.empty(0, np.int64), configs=encode(np.empty((20, 0, 18)))

@@ -213,14 +213,10 @@ def test_lists_of_lambdarank_keep_the_relevance_in_the_whole_graph() -> None:
     assert np.array_equal(table.labels, by_runtime[table.features[:, 0].astype(int)])
 
 
-@pytest.mark.parametrize(
-    ("bounded", "spelled_out"),
-    [
-        (LightGBMSettings(max_rows=50), LightGBMSettings(max_configs=10)),
-        (RidgeSettings(max_rows=50), RidgeSettings(max_configs=10)),
-    ],
-    ids=["trees", "linear"],
-)
+@pytest.mark.parametrize(("bounded", "spelled_out"), [
+    (LightGBMSettings(max_rows=50), LightGBMSettings(max_configs=10)),
+    (RidgeSettings(max_rows=50), RidgeSettings(max_configs=10)),
+], ids=["trees", "linear"])  # fmt: skip
 def test_a_table_has_no_more_rows_than_it_may(
     bounded: RankerSettings, spelled_out: RankerSettings
 ) -> None:

@@ -59,36 +59,30 @@ def test_the_residual_net_learns_as_its_report_says(name: str, graphs: int) -> N
         assert (read(name, "nodes.trained"), read(name, "nodes.scored")) == (100, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "expected"),
-    [
-        ("layout_residual_attention_epoch_001", "training.epochs", 1),
-        ("layout_residual_attention_batch_100_epoch_001", "training.epochs", 1),
-        ("layout_residual_attention_batch_100_epoch_001", "training.graphs_per_step", 100),
-        ("layout_violation_001", "nodes.trained", 1000),
-        ("layout_violation_001", "nodes.scored", None),
-        ("layout_violation_001", "training.configs_per_graph", 16),
-        ("layout_violation_500_001", "nodes.trained", 500),
-        ("layout_violation_10000_001", "nodes.trained", 10_000),
-        ("layout_violation_10000_001", "training.configs_per_graph", 32),
-        ("layout_violation_compressed_001", "nodes.trained", 5000),
-        ("layout_violation_compressed_001", "compressed", True),
-        ("layout_violation_without_ratio_001", "ratio", False),
-        ("layout_violation_without_attention_001", "attention", None),
-        ("layout_violation_last_001", "attention", "last"),
-        ("layout_violation_importance_001", "importance", True),
-        ("layout_violation_work_001", "nodes.draw", "work"),
-        ("layout_tpugraphs_full_001", "segment", None),
-        ("layout_tpugraphs_gcn_001", "block", "gcn"),
-        ("layout_tpugraphs_opa_001", "training.chosen_by", "opa"),
-        ("tile_tpugraphs_sage_late_blend_001", "training.regression", 0.02),
-        ("tile_tpugraphs_attention_001", "heads", 16),
-        ("layout_segments_001", "kept", 0.5),
-        ("layout_segments_table_001", "kept", 1.0),
-        ("layout_segments_anew_001", "table_megabytes", None),
-        ("layout_segments_full_001", "max_nodes", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "path", "expected"), [
+    ("layout_residual_attention_epoch_001", "training.epochs", 1),
+    ("layout_residual_attention_batch_100_epoch_001", "training.epochs", 1),
+    ("layout_residual_attention_batch_100_epoch_001", "training.graphs_per_step", 100),
+    ("layout_violation_001", "nodes.trained", 1000), ("layout_violation_001", "nodes.scored", None),
+    ("layout_violation_001", "training.configs_per_graph", 16),
+    ("layout_violation_500_001", "nodes.trained", 500),
+    ("layout_violation_10000_001", "nodes.trained", 10_000),
+    ("layout_violation_10000_001", "training.configs_per_graph", 32),
+    ("layout_violation_compressed_001", "nodes.trained", 5000),
+    ("layout_violation_compressed_001", "compressed", True),
+    ("layout_violation_without_ratio_001", "ratio", False),
+    ("layout_violation_without_attention_001", "attention", None),
+    ("layout_violation_last_001", "attention", "last"),
+    ("layout_violation_importance_001", "importance", True),
+    ("layout_violation_work_001", "nodes.draw", "work"),
+    ("layout_tpugraphs_full_001", "segment", None), ("layout_tpugraphs_gcn_001", "block", "gcn"),
+    ("layout_tpugraphs_opa_001", "training.chosen_by", "opa"),
+    ("tile_tpugraphs_sage_late_blend_001", "training.regression", 0.02),
+    ("tile_tpugraphs_attention_001", "heads", 16), ("layout_segments_001", "kept", 0.5),
+    ("layout_segments_table_001", "kept", 1.0),
+    ("layout_segments_anew_001", "table_megabytes", None),
+    ("layout_segments_full_001", "max_nodes", None),
+])  # fmt: skip
 def test_a_setting_is_the_documents(name: str, path: str, expected: object) -> None:
     assert read(name, path) == expected
 

@@ -172,16 +172,13 @@ def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
         load_policy(path)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"heads": 5}, "width is 32, expected a multiple of 5 heads"),
-        ({"segment": 0}, "segment is 0, expected a number from 1"),
-        ({"agreement": 10**9}, "agreement is 1000000000, expected a number from 0"),
-        ({"tasks": []}, "expected one or more, each once"),
-        ({"tasks": ["fusion", "fusion"]}, "expected one or more, each once"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"heads": 5}, "width is 32, expected a multiple of 5 heads"),
+    ({"segment": 0}, "segment is 0, expected a number from 1"),
+    ({"agreement": 10**9}, "agreement is 1000000000, expected a number from 0"),
+    ({"tasks": []}, "expected one or more, each once"),
+    ({"tasks": ["fusion", "fusion"]}, "expected one or more, each once"),
+])  # fmt: skip
 def test_a_file_that_asks_for_what_is_no_network_is_refused(
     settings: dict[str, object], message: str, tmp_path: Path
 ) -> None:

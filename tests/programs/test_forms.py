@@ -41,19 +41,16 @@ def list_opcodes(program: Program) -> list[str]:
     return [i.opcode for c in program.module.computations for i in c.instructions]
 
 
-@pytest.mark.parametrize(
-    ("name", "opcodes"),
-    [
-        ("hlo-that-names-stablehlo/quantised.hlo", {"parameter", "custom-call", "dot"}),
-        ("a-proto-called-hlo/model.hlo", {"parameter", "dot", "tanh"}),
-        ("utf-16-text/wide.hlo", {"parameter", "dot", "tanh"}),
-        ("stablehlo-as-bytecode/exported.mlir", {"parameter", "dot", "tanh"}),
-        ("exported.mlirbc", {"parameter", "dot", "tanh"}),
-        ("exported.jax_export", {"parameter", "dot", "tanh"}),
-        ("stablehlo-without-main/forward.mlir", {"parameter", "dot"}),
-        ("no_main.mlir", {"parameter", "dot"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "opcodes"), [
+    ("hlo-that-names-stablehlo/quantised.hlo", {"parameter", "custom-call", "dot"}),
+    ("a-proto-called-hlo/model.hlo", {"parameter", "dot", "tanh"}),
+    ("utf-16-text/wide.hlo", {"parameter", "dot", "tanh"}),
+    ("stablehlo-as-bytecode/exported.mlir", {"parameter", "dot", "tanh"}),
+    ("exported.mlirbc", {"parameter", "dot", "tanh"}),
+    ("exported.jax_export", {"parameter", "dot", "tanh"}),
+    ("stablehlo-without-main/forward.mlir", {"parameter", "dot"}),
+    ("no_main.mlir", {"parameter", "dot"}),
+])  # fmt: skip
 def test_programs_of_all_forms_are_read(
     name: str, opcodes: set[str], cases: Path, workers: Workers
 ) -> None:
@@ -335,14 +332,10 @@ def test_rankings_go_to_standard_output(fastslow: FastSlow, cases: Path, tmp_pat
     assert fastslow("rank", path, "--csv", "-", "--json", "-").returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("end", "code", "said"),
-    [
-        (">&-", 2, "standard output is closed"),
-        ("> /dev/full", 2, "standard output: cannot be written (No space left"),
-        ("| true", 0, ""),
-    ],
-)
+@pytest.mark.parametrize(("end", "code", "said"), [
+    (">&-", 2, "standard output is closed"),
+    ("> /dev/full", 2, "standard output: cannot be written (No space left"), ("| true", 0, ""),
+])  # fmt: skip
 def test_rankings_that_nobody_can_take_are_one_message(
     end: str, code: int, said: str, cases: Path
 ) -> None:

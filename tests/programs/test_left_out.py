@@ -216,13 +216,10 @@ def test_arguments_without_numbers_are_drawn(cases: Path, workers: Workers, tmp_
     assert again.digest == program.digest
 
 
-@pytest.mark.parametrize(
-    ("flags", "fact"),
-    [
-        ("--xla_tpu_enable_latency_hiding_scheduler=true", "--xla_tpu_enable_latency_hiding"),
-        ("--xla_force_host_platform_device_count=many", "many"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "fact"), [
+    ("--xla_tpu_enable_latency_hiding_scheduler=true", "--xla_tpu_enable_latency_hiding"),
+    ("--xla_force_host_platform_device_count=many", "many"),
+])  # fmt: skip
 def test_a_flag_that_xla_does_not_take_is_named(flags: str, fact: str, cases: Path) -> None:
     command = [sys.executable, "-m", "solution", "rank", cases / "flags-of-a-tpu" / "plain.hlo"]
     done = subprocess.run(

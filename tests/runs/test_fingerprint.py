@@ -46,19 +46,15 @@ def hash_edited(root: Path, path: Path, old: str, new: str) -> tuple[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("training/distilling.py", "np.exp((scores", "np.exp(-(scores"),
-        ("../ensembles/votes.py", "return ", "return -"),
-        ("domain/dividing.py", 'f"{seed}/{name}"', 'f"{seed}:{name}"'),
-        ("features/operations.py", " == ", " != "),
-        ("models/nets/losses.py", " * ", " / "),
-        ("models/layout/listed_net.py", "len(self.numbers) - 1", "len(self.numbers) - 2"),
-        ("models/layout/layout_gnn.py", " = 0", " = 1"),
-        ("training/fit.py", "INNER_SHARE = 0.15", "INNER_SHARE = 0.2"),
-    ],
-)
+@pytest.mark.parametrize(("file", "old", "new"), [
+    ("training/distilling.py", "np.exp((scores", "np.exp(-(scores"),
+    ("../ensembles/votes.py", "return ", "return -"),
+    ("domain/dividing.py", 'f"{seed}/{name}"', 'f"{seed}:{name}"'),
+    ("features/operations.py", " == ", " != "), ("models/nets/losses.py", " * ", " / "),
+    ("models/layout/listed_net.py", "len(self.numbers) - 1", "len(self.numbers) - 2"),
+    ("models/layout/layout_gnn.py", " = 0", " = 1"),
+    ("training/fit.py", "INNER_SHARE = 0.15", "INNER_SHARE = 0.2"),
+])  # fmt: skip
 def test_code_that_decides_predictions_is_covered(
     clone: Path, file: str, old: str, new: str
 ) -> None:
@@ -67,20 +63,17 @@ def test_code_that_decides_predictions_is_covered(
     assert hash_both(clone) == before
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("training/distilling.py", '"""Train small rankers', '"""Train tiny rankers'),
-        ("training/distilling.py", "MADE_LAYOUTS = 240", "MADE_LAYOUTS = (240)  # a remark"),
-        ("training/distilling.py", "def list_refits(", "\n\n\ndef list_refits("),
-        ("training/distilling.py", "(experiment: Experiment, plan", "(experiment, plan"),
-        ("training/distilling.py", "is a model from a file of yours", "of other code"),
-        ("training/watch.py", "return ", "return not "),
-        ("system/progress.py", "return ", "return not "),
-        ("analysis/data_pictures.py", "return ", "return not "),
-        ("papers/tpugraphs.py", "return ", "return not "),
-    ],
-)
+@pytest.mark.parametrize(("file", "old", "new"), [
+    ("training/distilling.py", '"""Train small rankers', '"""Train tiny rankers'),
+    ("training/distilling.py", "MADE_LAYOUTS = 240", "MADE_LAYOUTS = (240)  # a remark"),
+    ("training/distilling.py", "def list_refits(", "\n\n\ndef list_refits("),
+    ("training/distilling.py", "(experiment: Experiment, plan", "(experiment, plan"),
+    ("training/distilling.py", "is a model from a file of yours", "of other code"),
+    ("training/watch.py", "return ", "return not "),
+    ("system/progress.py", "return ", "return not "),
+    ("analysis/data_pictures.py", "return ", "return not "),
+    ("papers/tpugraphs.py", "return ", "return not "),
+])  # fmt: skip
 def test_text_and_what_decides_no_number_is_not_covered(
     clone: Path, file: str, old: str, new: str
 ) -> None:

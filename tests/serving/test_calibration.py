@@ -115,14 +115,11 @@ def test_more_configurations_than_were_seen_widen_k() -> None:
     assert "calibrated on" in beyond.reason
 
 
-@pytest.mark.parametrize(
-    ("regret", "confidence", "words"),
-    [
-        (-0.1, 0.9, "regret is -0.1, expected from 0 to 1"),
-        (2.0, 0.9, "regret is 2, expected from 0 to 1: 2% or 0.02"),
-        (0.02, 90.0, "confidence is 90, expected between 0 and 1: 90% or 0.9"),
-    ],
-)
+@pytest.mark.parametrize(("regret", "confidence", "words"), [
+    (-0.1, 0.9, "regret is -0.1, expected from 0 to 1"),
+    (2.0, 0.9, "regret is 2, expected from 0 to 1: 2% or 0.02"),
+    (0.02, 90.0, "confidence is 90, expected between 0 and 1: 90% or 0.9"),
+])  # fmt: skip
 def test_what_cannot_be_promised_is_said_of_the_one_that_is_wrong(
     regret: float, confidence: float, words: str
 ) -> None:

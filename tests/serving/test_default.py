@@ -87,18 +87,14 @@ def change_model(folder: Path, **changes: object) -> None:
     write_sealed(found, folder / RECORD)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"kind": "tile_net"}, "be loaded"),
-        ({"kind": "lambdarank"}, "'lambdarank'.*layout_net"),
-        ({"preparation": {"version": VERSION, "hops": "many"}}, "keep 'many'"),
-        ({"preparation": {"version": VERSION, "hops": 10**12}}, "keep 1000000000000 hops"),
-        ({"settings": {"pruning": "no", "hops": 1, "rounds": [64, 64]}}, "cannot score"),
-        ({"settings": {"pruning": "nothing", "hops": 1, "rounds": [1] * 99}}, "at most 64"),
-        ({"settings": {"pruning": "nothing", "hops": 1, "rounds": 7}}, "be loaded"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"kind": "tile_net"}, "be loaded"), ({"kind": "lambdarank"}, "'lambdarank'.*layout_net"),
+    ({"preparation": {"version": VERSION, "hops": "many"}}, "keep 'many'"),
+    ({"preparation": {"version": VERSION, "hops": 10**12}}, "keep 1000000000000 hops"),
+    ({"settings": {"pruning": "no", "hops": 1, "rounds": [64, 64]}}, "cannot score"),
+    ({"settings": {"pruning": "nothing", "hops": 1, "rounds": [1] * 99}}, "at most 64"),
+    ({"settings": {"pruning": "nothing", "hops": 1, "rounds": 7}}, "be loaded"),
+])  # fmt: skip
 def test_a_hostile_student_is_refused(
     changes: dict[str, object], words: str, tmp_path: Path
 ) -> None:

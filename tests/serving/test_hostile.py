@@ -129,20 +129,13 @@ def test_a_net_that_is_larger_than_its_weights(change: dict[str, int], made: Pat
 
 
 LINES = {
-    "num_leaves": "num_leaves=99999999",
-    "left_child": "left_child=7 7 7 7 7",
-    "split_feature": "split_feature=9999999 0 0",
-    "threshold": "threshold=nan",
-    "decision_type": "decision_type=1",
-    "num_cat": "num_cat=1000000",
-    "leaf_value": "leaf_value=1e999",
-    "leaf_count": "leaf_count=$(id)",
-    "max_feature_idx": "max_feature_idx=-5",
-    "num_class": "num_class=0",
-    "objective": "objective=multiclass num_class:0",
-    "tree_sizes": "end of trees",
-    "Tree": "Tree=7",
-}
+    "num_leaves": "num_leaves=99999999", "left_child": "left_child=7 7 7 7 7",
+    "split_feature": "split_feature=9999999 0 0", "threshold": "threshold=nan",
+    "decision_type": "decision_type=1", "num_cat": "num_cat=1000000",
+    "leaf_value": "leaf_value=1e999", "leaf_count": "leaf_count=$(id)",
+    "max_feature_idx": "max_feature_idx=-5", "num_class": "num_class=0",
+    "objective": "objective=multiclass num_class:0", "tree_sizes": "end of trees", "Tree": "Tree=7",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -186,25 +179,20 @@ def test_other_features(made: Path) -> None:
     refused(made, f"version {VERSION - 1} of the features")
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"format": 2}, "another format"),
-        ({"members": [{"folder": "../x"}]}, "record of a bundle"),
-        ({"sizes": {}}, "without a size"),
-        ({"sizes": {"README.md": -1}}, "record of a bundle"),
-        ({"programs": {"tile:xla": [ENDLESS]}}, "its best was never measured"),
-        ({"programs": {"tile:xla": [ENDLESS | {"steps": [[1, 0.1], [2, 0.5], [3, 0]]}]}}, "slower"),
-        ({"programs": {"tile:xla": [ENDLESS | {"steps": [[5, 0.5], [2, 0]]}]}}, "slower"),
-        ({"members": [dataclasses.asdict(MEMBER)] * 2}, "names a model twice"),
-        ({"members": [dataclasses.asdict(MEMBER) | {"collections": ["tile:tpu"]}]}, "'tile:tpu'"),
-        ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
-        ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
-        ({"members": [dataclasses.asdict(MEMBER) | {"seed": 10**300}]}, "record of a bundle"),
-        ({"members": [dataclasses.asdict(MEMBER) | {"fold": -7}]}, "record of a bundle"),
-        ({"programs": {"tile:xla": [ENDLESS | {"configs": 1e300}]}}, "record of a bundle"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"format": 2}, "another format"), ({"members": [{"folder": "../x"}]}, "record of a bundle"),
+    ({"sizes": {}}, "without a size"), ({"sizes": {"README.md": -1}}, "record of a bundle"),
+    ({"programs": {"tile:xla": [ENDLESS]}}, "its best was never measured"),
+    ({"programs": {"tile:xla": [ENDLESS | {"steps": [[1, 0.1], [2, 0.5], [3, 0]]}]}}, "slower"),
+    ({"programs": {"tile:xla": [ENDLESS | {"steps": [[5, 0.5], [2, 0]]}]}}, "slower"),
+    ({"members": [dataclasses.asdict(MEMBER)] * 2}, "names a model twice"),
+    ({"members": [dataclasses.asdict(MEMBER) | {"collections": ["tile:tpu"]}]}, "'tile:tpu'"),
+    ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
+    ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
+    ({"members": [dataclasses.asdict(MEMBER) | {"seed": 10**300}]}, "record of a bundle"),
+    ({"members": [dataclasses.asdict(MEMBER) | {"fold": -7}]}, "record of a bundle"),
+    ({"programs": {"tile:xla": [ENDLESS | {"configs": 1e300}]}}, "record of a bundle"),
+])  # fmt: skip
 def test_a_record_of_something_else(change: dict[str, Any], words: str, made: Path) -> None:
     seal(made, **change)
     refused(made, words)
@@ -240,20 +228,12 @@ def change_student(folder: Path, kind: str, change: dict[str, Any]) -> None:
     write_sealed(record | {"files": files, "sizes": sizes}, folder / RECORD)
 
 
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        ("layout_net", {"hops": 10**9}),
-        ("layout_net", {"hops": 1e300}),
-        ("layout_net", {"hops": 1.5}),
-        ("layout_net", {"hops": None}),
-        ("layout_net", {"rounds": [10**9]}),
-        ("layout_net", {"rounds": [8] * 1000}),
-        ("tile_net", {"blocks": 10**9}),
-        ("tile_net", {"blocks": "9"}),
-        ("tile_net", {"width": -1}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "change"), [
+    ("layout_net", {"hops": 10**9}), ("layout_net", {"hops": 1e300}), ("layout_net", {"hops": 1.5}),
+    ("layout_net", {"hops": None}), ("layout_net", {"rounds": [10**9]}),
+    ("layout_net", {"rounds": [8] * 1000}), ("tile_net", {"blocks": 10**9}),
+    ("tile_net", {"blocks": "9"}), ("tile_net", {"width": -1}),
+])  # fmt: skip
 def test_a_student_that_says_it_is_huge(kind: str, change: dict[str, Any], tmp_path: Path) -> None:
     change_student(tmp_path, kind, change)
     (name,) = change
@@ -303,19 +283,14 @@ def attack_zip(made: Path, path: Path, name: str, content: bytes = b"x", mode: i
         archive.writestr(info, content)
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "words"),
-    [
-        ("../escaped", 0, "leads out of the folder"),
-        ("models/../../escaped", 0, "leads out of the folder"),
-        ("/tmp/escaped", 0, "leads out of the folder"),
-        ("C:\\escaped", 0, "leads out of the folder"),
-        ("link", stat.S_IFLNK | 0o777, "is a link"),
-        ("extra", 0, "not both in the zip and in its record"),
-        ("models//twice", 0, "in another form"),
-        ("models/", 0, "lists the folder 'models/'.* Make the zip with `fastslow pack`"),
-    ],
-)
+@pytest.mark.parametrize(("name", "mode", "words"), [
+    ("../escaped", 0, "leads out of the folder"),
+    ("models/../../escaped", 0, "leads out of the folder"),
+    ("/tmp/escaped", 0, "leads out of the folder"), ("C:\\escaped", 0, "leads out of the folder"),
+    ("link", stat.S_IFLNK | 0o777, "is a link"),
+    ("extra", 0, "not both in the zip and in its record"), ("models//twice", 0, "in another form"),
+    ("models/", 0, "lists the folder 'models/'.* Make the zip with `fastslow pack`"),
+])  # fmt: skip
 def test_a_zip_with_more_in_it(
     name: str, mode: int, words: str, made: Path, tmp_path: Path
 ) -> None:

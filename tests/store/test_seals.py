@@ -199,13 +199,9 @@ def test_a_flipped_byte_is_found_when_the_array_is_read(store: Store) -> None:
 
 
 RECORDS = {
-    "text": {"hops": "1"},
-    "list": {"hops": [1]},
-    "false": {"hops": False},
-    "negative": {"hops": -1},
-    "number": {"hops": 1.5},
-    "no hops": {},
-}
+    "text": {"hops": "1"}, "list": {"hops": [1]}, "false": {"hops": False},
+    "negative": {"hops": -1}, "number": {"hops": 1.5}, "no hops": {},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("changes", RECORDS.values(), ids=RECORDS)
@@ -230,17 +226,11 @@ def test_a_record_that_is_none_is_refused(content: str, store: Store) -> None:
         prepare(store.folder.parent)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pl.lit("../../../secret").alias("graph"),
-        pl.lit("a\0b").alias("graph"),
-        pl.lit("secret").alias("split"),
-        pl.lit("tile:nlp").alias("collection"),
-        pl.lit(None, pl.String()).alias("checksum"),
-        pl.lit(None, pl.Int64()).alias("configs"),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    pl.lit("../../../secret").alias("graph"), pl.lit("a\0b").alias("graph"),
+    pl.lit("secret").alias("split"), pl.lit("tile:nlp").alias("collection"),
+    pl.lit(None, pl.String()).alias("checksum"), pl.lit(None, pl.Int64()).alias("configs"),
+])  # fmt: skip
 def test_a_list_names_graphs_and_no_other_files(change: pl.Expr, store: Store) -> None:
     forge_list(store, store.graphs.with_columns(change))
     (defect,) = read_whole(store.folder)

@@ -22,19 +22,13 @@ GRAPHS = pl.DataFrame(
     schema=["collection", "graph", "split", "configs"], orient="row",
 )  # fmt: skip
 SCORES = {
-    (T, "k2"): [0.3, 0.1, 0.1, 0.9, 0.2, 0.1, 0.05],
-    (T, "k1"): [0.3, 0.2, 0.1],
-    (N, "n"): [1.0, 0.5],
-    (L, "b"): [0.5, 0.5, 0.1],
-    (L, "a"): [6.0, 5.0, 4.0, 3.0, 2.0, 1.0],
-}
+    (T, "k2"): [0.3, 0.1, 0.1, 0.9, 0.2, 0.1, 0.05], (T, "k1"): [0.3, 0.2, 0.1],
+    (N, "n"): [1.0, 0.5], (L, "b"): [0.5, 0.5, 0.1], (L, "a"): [6.0, 5.0, 4.0, 3.0, 2.0, 1.0],
+}  # fmt: skip
 ROWS = [
-    (f"{L}:a", "5;4;3;2;1;0"),
-    (f"{L}:b", "2;0;1"),
-    (f"{N}:n", "1;0"),
-    (f"{T}:k1", "2;1;0"),
+    (f"{L}:a", "5;4;3;2;1;0"), (f"{L}:b", "2;0;1"), (f"{N}:n", "1;0"), (f"{T}:k1", "2;1;0"),
     (f"{T}:k2", "6;1;2;5;4"),
-]
+]  # fmt: skip
 
 
 def make_ranking(scores: dict[tuple[str, str], list[float]], seed: int = 0) -> pl.DataFrame:
@@ -181,45 +175,28 @@ def test_data_without_a_test_split_has_no_submission(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (GOOD[1:], "lacks 1 ID"),
-        ([], "lacks 4 ID"),
-        ([*GOOD, f"{T}:k9,0"], "has 1 ID"),
-        ([*GOOD, GOOD[0]], "repeats 1 ID"),
-        ([*GOOD, ""], "expected.*2.*0"),
-        ([f"{GOOD[0]},1", *GOOD[1:]], "2.*expected.*2.*3"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "message"), [
+    (GOOD[1:], "lacks 1 ID"), ([], "lacks 4 ID"), ([*GOOD, f"{T}:k9,0"], "has 1 ID"),
+    ([*GOOD, GOOD[0]], "repeats 1 ID"), ([*GOOD, ""], "expected.*2.*0"),
+    ([f"{GOOD[0]},1", *GOOD[1:]], "2.*expected.*2.*3"),
+])  # fmt: skip
 def test_the_checker_refuses_wrong_rows(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check(tmp_path, lines)
 
 
-@pytest.mark.parametrize(
-    ("row", "configs", "message"),
-    [
-        (2, "2;0;2", "index 2 is repeated"),
-        (2, "02;0;2", "index 2 is repeated"),
-        (2, "2;0", "expected 3 indices, found 2"),
-        (2, "2;0;3", "index 3 is out of range"),
-        (2, "2;0;-1", "expected indices joined"),
-        (2, "2;0;1.0", "expected indices joined"),
-        (2, "2;0;one", "expected indices joined"),
-        (2, "2;0;²", "expected indices joined"),
-        (2, "2 0 1", "expected indices joined"),
-        (2, "2;0;1;", "expected indices joined"),
-        (2, "2;0;" + "9" * 5000, "expected indices joined"),
-        (2, "", "expected indices joined"),
-        (0, "6;1;2;5", "expected 5 indices, found 4"),
-        (0, "6;1;2;5;4;3", "expected 5 indices, found 6"),
-        (0, "", "expected indices joined"),
-        (1, "2;1", "expected 3 indices, found 2"),
-        (3, "", "expected indices joined"),
-        (3, "7;7", "index 7 is repeated"),
-    ],
-)
+@pytest.mark.parametrize(("row", "configs", "message"), [
+    (2, "2;0;2", "index 2 is repeated"), (2, "02;0;2", "index 2 is repeated"),
+    (2, "2;0", "expected 3 indices, found 2"), (2, "2;0;3", "index 3 is out of range"),
+    (2, "2;0;-1", "expected indices joined"), (2, "2;0;1.0", "expected indices joined"),
+    (2, "2;0;one", "expected indices joined"), (2, "2;0;²", "expected indices joined"),
+    (2, "2 0 1", "expected indices joined"), (2, "2;0;1;", "expected indices joined"),
+    (2, "2;0;" + "9" * 5000, "expected indices joined"), (2, "", "expected indices joined"),
+    (0, "6;1;2;5", "expected 5 indices, found 4"),
+    (0, "6;1;2;5;4;3", "expected 5 indices, found 6"), (0, "", "expected indices joined"),
+    (1, "2;1", "expected 3 indices, found 2"), (3, "", "expected indices joined"),
+    (3, "7;7", "index 7 is repeated"),
+])  # fmt: skip
 def test_the_checker_refuses_wrong_indices_by_line(
     tmp_path: Path, row: int, configs: str, message: str
 ) -> None:

@@ -12,20 +12,13 @@ from solution.system.names import check_address, is_address, refuse_address
 from tests.conftest import FastSlow
 
 
-@pytest.mark.parametrize(
-    ("given", "right"),
-    [
-        ("s3://", "s3://BUCKET/NAME"),
-        ("s3:///run", "s3://BUCKET/NAME"),
-        ("s3:/bucket/x", "s3://bucket/x"),
-        ("s3:bucket/x", "s3://bucket/x"),
-        ("S3://bucket/x", "s3://bucket/x"),
-        ("Gs://bucket", "gs://BUCKET/NAME"),
-        ("s3:/", "s3://BUCKET/NAME"),
-        ("s3://bucket/../x", r"without \. and \.\."),
-        ("s3://bucket/./x", r"without \. and \.\."),
-    ],
-)
+@pytest.mark.parametrize(("given", "right"), [
+    ("s3://", "s3://BUCKET/NAME"), ("s3:///run", "s3://BUCKET/NAME"),
+    ("s3:/bucket/x", "s3://bucket/x"), ("s3:bucket/x", "s3://bucket/x"),
+    ("S3://bucket/x", "s3://bucket/x"), ("Gs://bucket", "gs://BUCKET/NAME"),
+    ("s3:/", "s3://BUCKET/NAME"), ("s3://bucket/../x", r"without \. and \.\."),
+    ("s3://bucket/./x", r"without \. and \.\."),
+])  # fmt: skip
 def test_what_is_no_sound_address_says_what_is(given: str, right: str) -> None:
     with pytest.raises(InputError, match=f"^{given}: expected .*{right}") as caught:
         check_address(given)
@@ -81,17 +74,14 @@ def test_a_variable_that_is_empty_is_not_set(monkeypatch: pytest.MonkeyPatch) ->
         assert find() == usual != Path()
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("run", "--run", "s3://"), "s3://: expected"),
-        (("run", "--run", "s3://bucket"), "s3://bucket: expected"),
-        (("run", "--store", "S3://bucket/s"), "S3://bucket/s: expected"),
-        (("run", "s3:/bucket/x"), "s3:/bucket/x: expected"),
-        (("train", "nothing_001", "--run", "s3:/b/x"), "s3:/b/x: expected"),
-        (("tune", "tile_lightgbm_001", "--data", "s3://"), "s3://: expected"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (("run", "--run", "s3://"), "s3://: expected"),
+    (("run", "--run", "s3://bucket"), "s3://bucket: expected"),
+    (("run", "--store", "S3://bucket/s"), "S3://bucket/s: expected"),
+    (("run", "s3:/bucket/x"), "s3:/bucket/x: expected"),
+    (("train", "nothing_001", "--run", "s3:/b/x"), "s3:/b/x: expected"),
+    (("tune", "tile_lightgbm_001", "--data", "s3://"), "s3://: expected"),
+])  # fmt: skip
 def test_commands_refuse_it_before_anything_is_written(
     fastslow: FastSlow, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:

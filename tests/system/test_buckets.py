@@ -215,13 +215,10 @@ def test_a_mirror_is_known_by_its_folder(there: Path, tmp_path: Path) -> None:
         assert folder == tmp_path
 
 
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [
-        ("s3://key:secret@bucket/run", "the environment"),
-        ("nowhere://bucket/run", "Buckets need an extra"),
-    ],
-)
+@pytest.mark.parametrize(("address", "words"), [
+    ("s3://key:secret@bucket/run", "the environment"),
+    ("nowhere://bucket/run", "Buckets need an extra"),
+])  # fmt: skip
 def test_an_address_that_cannot_be_used(address: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught, on_this_machine(address):
         pass

@@ -119,19 +119,12 @@ def test_a_socket_is_refused_and_a_link_to_a_file_is_followed(tmp_path: Path) ->
 
 
 HOSTILE = {
-    "nested": 100_000 * b"[",
-    "nested objects": 100_000 * b'{"a":',
-    "list": b"[1]",
-    "null": b"null",
-    "digits": b'{"a": ' + 5000 * b"9" + b"}",
-    "latin-1": b'{"a": "\xe9"}',
-    "half a surrogate": b'{"a": "\\ud800"}',
-    "half a surrogate in a key": b'{"\\udfff": 1}',
-    "NaN": b'{"a": NaN}',
-    "infinite": b'{"a": -Infinity}',
-    "empty": b"",
+    "nested": 100_000 * b"[", "nested objects": 100_000 * b'{"a":', "list": b"[1]", "null": b"null",
+    "digits": b'{"a": ' + 5000 * b"9" + b"}", "latin-1": b'{"a": "\xe9"}',
+    "half a surrogate": b'{"a": "\\ud800"}', "half a surrogate in a key": b'{"\\udfff": 1}',
+    "NaN": b'{"a": NaN}', "infinite": b'{"a": -Infinity}', "empty": b"",
     "UTF-16": '{"a": 1}'.encode("utf-16"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)

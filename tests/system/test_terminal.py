@@ -22,16 +22,13 @@ from tests.made.graphs import make_layout_graph, write_graph
 
 TITLE = "\x1b]0;owned\x07"
 HOSTILE = {
-    "colour": ("\x1b[31mred", r"\x1b[31mred"),
-    "title": (TITLE, r"\x1b]0;owned"),
+    "colour": ("\x1b[31mred", r"\x1b[31mred"), "title": (TITLE, r"\x1b]0;owned"),
     "clipboard": ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk="),
     "control sequence in one byte": ("\x9b31m", r"\x9b31m"),
-    "carriage return": ("bad\rgood", "bad"),
-    "backspace": ("bad\b\b\bgood", "bad"),
+    "carriage return": ("bad\rgood", "bad"), "backspace": ("bad\b\b\bgood", "bad"),
     "other direction": ("\u202egnp.npz", r"\u202egnp.npz"),
-    "separator of lines": ("one\u2028two", r"one\u2028two"),
-    "no text": ("\udcff", r"\udcff"),
-}
+    "separator of lines": ("one\u2028two", r"one\u2028two"), "no text": ("\udcff", r"\udcff"),
+}  # fmt: skip
 COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -127,25 +127,16 @@ def find(
     return find_families(names, architectures, read)
 
 
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("resnet_d6_b2_train", "resnet"),
-        ("resnet50.4x4.bf16", "resnet"),
-        ("resnet_v1_50_official_batch_128_bf16_-12ab34cd56ef7890", "resnet"),
-        ("mlperf_bert_batch_24_2x2", "bert"),
-        ("small_bert_bert_en_uncased_L-10_H-128_A-2_batch_size_16_test", "bert"),
-        ("tf2_bert_pretrain_dynamic_batch_size", "bert"),
-        ("talking-heads_large_batch_size_16_train", "talking"),
-        ("transpose3_041", "transpose"),
-        ("unet_3d.4x4.bf16", "unet"),
-        ("unet3d", "unet"),
-        ("0a838c085f8c1b476d5dc8bc0f737a40", ""),
-        ("fusion.191", ""),
-        ("program_3", ""),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "family"), [
+    ("resnet_d6_b2_train", "resnet"), ("resnet50.4x4.bf16", "resnet"),
+    ("resnet_v1_50_official_batch_128_bf16_-12ab34cd56ef7890", "resnet"),
+    ("mlperf_bert_batch_24_2x2", "bert"),
+    ("small_bert_bert_en_uncased_L-10_H-128_A-2_batch_size_16_test", "bert"),
+    ("tf2_bert_pretrain_dynamic_batch_size", "bert"),
+    ("talking-heads_large_batch_size_16_train", "talking"), ("transpose3_041", "transpose"),
+    ("unet_3d.4x4.bf16", "unet"), ("unet3d", "unet"), ("0a838c085f8c1b476d5dc8bc0f737a40", ""),
+    ("fusion.191", ""), ("program_3", ""), ("", ""),
+])  # fmt: skip
 def test_a_name_says_its_family(name: str, family: str) -> None:
     assert name_family(name) == family
 

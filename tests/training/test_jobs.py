@@ -82,18 +82,10 @@ def take_the_other_seed(job: Path, other: Path) -> None:
     shutil.copytree(other, job)
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        damage_record,
-        forge_record,
-        cut_predictions,
-        flip_predictions,
-        empty_folder,
-        become_a_file,
-        take_the_other_seed,
-    ],
-)
+@pytest.mark.parametrize("attack", [
+    damage_record, forge_record, cut_predictions, flip_predictions, empty_folder, become_a_file,
+    take_the_other_seed,
+])  # fmt: skip
 def test_what_is_not_whole_is_said_and_trained_again(
     attack: object, plan: Plan, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,17 +151,10 @@ def test_the_best_brings_what_it_imports_from_beside_it(store: Store, tmp_path: 
     subprocess.run([sys.executable, "-c", load], check=True)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "blocks: object = None",
-        "width: tuple = (1, 2)",
-        'width: str = "wide"',
-        'dropout: float = float("nan")',
-        "dropout: bool = True",
-        'rest: float = float("inf")',
-    ],
-)
+@pytest.mark.parametrize("setting", [
+    "blocks: object = None", "width: tuple = (1, 2)", 'width: str = "wide"',
+    'dropout: float = float("nan")', "dropout: bool = True", 'rest: float = float("inf")',
+])  # fmt: skip
 def test_a_setting_that_is_only_called_alike_is_not_searched(
     setting: str, store: Store, tmp_path: Path
 ) -> None:
@@ -187,13 +180,10 @@ def test_a_trial_that_diverged_is_never_the_best(store: Store, tmp_path: Path) -
         make_search(store, lost, tmp_path / "lost").run(2)
 
 
-@pytest.mark.parametrize(
-    ("condition", "meant"),
-    [
-        ("True", "ValueError: it failed .tried on kernel_. before the training"),
-        ("self.lambda_l2 != 10", "ValueError: it failed .tried with lambda_l2="),
-    ],
-)
+@pytest.mark.parametrize(("condition", "meant"), [
+    ("True", "ValueError: it failed .tried on kernel_. before the training"),
+    ("self.lambda_l2 != 10", "ValueError: it failed .tried with lambda_l2="),
+])  # fmt: skip
 def test_a_model_of_ones_own_that_fails_is_one_line(
     condition: str, meant: str, store: Store, tmp_path: Path
 ) -> None:

@@ -150,15 +150,10 @@ def test_a_graph_without_configurable_nodes_has_rows_too() -> None:
     assert np.isfinite(table.to_numpy()).all()
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "xla/default/train/unet3d.npz",
-        "xla/random/train/openai_v0_rnn_optimized.npz",
-        "xla/random/valid/unet_3d.4x4.bf16.npz",
-        "nlp/random/test/23559853d9702baaaacbb0c83fd32266.npz",
-    ],
-)
+@pytest.mark.parametrize("file", [
+    "xla/default/train/unet3d.npz", "xla/random/train/openai_v0_rnn_optimized.npz",
+    "xla/random/valid/unet_3d.4x4.bf16.npz", "nlp/random/test/23559853d9702baaaacbb0c83fd32266.npz",
+])  # fmt: skip
 def test_real_files_have_finite_rows(tpu: Path, file: str) -> None:
     name = ":".join(["layout", *Path(file).parts[:2]])
     graph = read_graph(tpu / "npz" / "layout" / file, collection(name))

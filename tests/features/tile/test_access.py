@@ -33,13 +33,9 @@ from solution.features.tile.traffic import CACHES, MISS, NUMBERS, START, VECTOR,
 from tests.features.tile.test_tile_table import make_kernel, make_tile
 
 MATMUL = [
-    ("parameter", (100, 64)),
-    ("parameter", (64, 200)),
-    ("dot", (100, 200)),
-    ("parameter", (200,)),
-    ("broadcast", (100, 200)),
-    ("add", (100, 200)),
-]
+    ("parameter", (100, 64)), ("parameter", (64, 200)), ("dot", (100, 200)), ("parameter", (200,)),
+    ("broadcast", (100, 200)), ("add", (100, 200)),
+]  # fmt: skip
 MATMUL_EDGES = [(2, 0), (2, 1), (4, 3), (5, 2), (5, 4)]
 
 

@@ -60,19 +60,12 @@ def test_a_buffer_assignment_is_not_taken_for_runs(tmp_path: Path) -> None:
     assert found.graph.runtimes is None
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"", "empty file"),
-        (b"HloModule jit_f, entry_computation_layout={...}\n", "FILE` reads"),
-        (b"hello\n", "FILE` reads"),
-        (b"// dumped\nHloModule jit_f\n", "FILE` reads"),
-        (b"#loc\n" + 200 * "é".encode(), "FILE` reads"),
-        (b"PK\x03\x04 an npz file", "another file"),
-        (b"\x00" * 100, "another file"),
-        (b"\x0a\x02\x0a\x00", "no instructions"),
-    ],
-)
+@pytest.mark.parametrize(("content", "found"), [
+    (b"", "empty file"), (b"HloModule jit_f, entry_computation_layout={...}\n", "FILE` reads"),
+    (b"hello\n", "FILE` reads"), (b"// dumped\nHloModule jit_f\n", "FILE` reads"),
+    (b"#loc\n" + 200 * "é".encode(), "FILE` reads"), (b"PK\x03\x04 an npz file", "another file"),
+    (b"\x00" * 100, "another file"), (b"\x0a\x02\x0a\x00", "no instructions"),
+])  # fmt: skip
 def test_a_file_of_another_kind_is_refused(content: bytes, found: str, tmp_path: Path) -> None:
     path = tmp_path / "other.pb"
     path.write_bytes(content)
@@ -160,17 +153,13 @@ def make_records(*names: tuple[str, int]) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        [("a", 0), ("a", 0), ("a_0", 1)],
-        [("a", 0), ("a", 0), ("a_0_0", 0), ("a_0", 0), ("a", 0)],
-        [("a_0", 1), ("a", 0), ("a", 0), ("a_0_1", 0), ("a_0_2", 0)],
-        [("x", 0), ("x", 0), ("x_0", 0), ("x_0", 0), ("x_0_0", 0), ("x_0_1", 0)],
-        [("\U0001f600" * 150, 0), ("\U0001f600" * 150, 1)],
-        [("ü" * 200, 0), ("ü" * 200, 0), ("ü" * 200, 1)],
-    ],
-)
+@pytest.mark.parametrize("names", [
+    [("a", 0), ("a", 0), ("a_0", 1)], [("a", 0), ("a", 0), ("a_0_0", 0), ("a_0", 0), ("a", 0)],
+    [("a_0", 1), ("a", 0), ("a", 0), ("a_0_1", 0), ("a_0_2", 0)],
+    [("x", 0), ("x", 0), ("x_0", 0), ("x_0", 0), ("x_0_0", 0), ("x_0_1", 0)],
+    [("\U0001f600" * 150, 0), ("\U0001f600" * 150, 1)],
+    [("ü" * 200, 0), ("ü" * 200, 0), ("ü" * 200, 1)],
+])  # fmt: skip
 def test_no_two_records_are_written_into_one_file(
     names: list[tuple[str, int]], tmp_path: Path
 ) -> None:
