@@ -52,12 +52,9 @@ def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, An
 def hand_over(
     space: ProgramSpace, config: np.ndarray, folder: Path, facts: dict[str, Any]
 ) -> tuple[Path, Path]:
-    """Write `choice.json` and `chosen.pb`; return their paths.
-
-    `choice.json` has the options for `lowered.compile(compiler_options=...)`, the options for
-    `--xla_backend_extra_options` in XLA_FLAGS, and the layouts. `chosen.pb` is the module with the
-    chosen layouts, which `fastslow collect` and XLA's tools can read.
-    """
+    """Write and return `choice.json` (layouts, and options for
+    `lowered.compile(compiler_options=...)` and XLA_FLAGS' `--xla_backend_extra_options`) and
+    `chosen.pb` (the module with the layouts, for `fastslow collect` and XLA's tools)."""
     module, flags = space.prepare(config)
     record = {
         "compiler_options": dict(flags.options),
@@ -78,8 +75,7 @@ def take_back(folder: Path, *others: str) -> None:
 
 
 def describe_changes(before: bytes, after: bytes) -> str:
-    """Return a sentence: of which opcodes the module `after` has more or fewer instructions.
-    `before`, `after`: serialized compiled modules."""
+    """Say of which opcodes the serialized module `after` has more or fewer instructions."""
     first, second = _count(before), _count(after)
     changed = [name for name in TELLING if first[name] != second[name]]
     if not changed:
@@ -108,13 +104,8 @@ def draw_search(
     quantity: str = "time",
     done: str = "measured",
 ) -> None:
-    """Plot, as a PNG file, each trial and the best so far, relative to the default.
-
-    Args:
-        ratios: (trials,) time or memory of each trial over the default's; NaN if it failed.
-        quantity: what the ratios are of.
-        done: what was done to find them.
-    """
+    """Plot, as PNG, each trial's time or memory over the default's (`ratios`, NaN: failed) and the
+    best so far, with what was done."""
     from matplotlib.figure import Figure  # slow to import
 
     best = np.fmin.accumulate(np.where(np.isfinite(ratios), ratios, np.inf))

@@ -48,15 +48,11 @@ class Harness:
     """The benchmark harness of one program, open in a compiling and a timing child process."""
 
     def __init__(
-        self,
-        space: ProgramSpace,
-        workers: Workers,
-        seed: int = 0,
-        reference: float | None = None,
+        self, space: ProgramSpace, workers: Workers, seed: int = 0, reference: float | None = None
     ) -> None:
-        """Compile and load the program in its default configuration. `reference`: nanoseconds of
-        the default in an earlier session of the same search, to which times are scaled; None: time
-        it now. Raises InputError if the program cannot be compiled in its default configuration."""
+        """Compile and load the program in its default configuration. Times are scaled to its
+        nanoseconds in an earlier session of the search (`reference`), if any. Raises InputError if
+        it cannot be compiled."""
         self._space, self._workers = space, workers
         self._generator = np.random.default_rng(seed)
         self._builder = Builder(
@@ -69,8 +65,7 @@ class Harness:
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
-        """Compile, compare and time configurations (k, sites); return a trial for each. Trials of
-        failed configurations have no time, but a note."""
+        """Compile, compare and time configurations (k, sites); trials that fail have a note."""
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
@@ -85,12 +80,9 @@ class Harness:
         ]  # fmt: skip
 
     def verify(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> tuple[Trial, Verdict] | None:
-        """Time the fastest trials again; return the winner and its A/B result against the default.
-
-        The winner is picked by new runs, and the A/B result comes from further runs, so neither is
-        biased by an earlier selection. None if no trial except the default has a time, or if a
-        process dies.
-        """
+        """Time the fastest trials again; return the winner and its A/B result against the default,
+        each from further runs, so that no selection biases it. None if no other trial has a time,
+        or a process dies."""
         default = name_config(self._space.default)
         timed = [t for t in trials if t.nanoseconds and t.name != default]
         finalists = sorted(timed, key=lambda t: t.time)[:FINALISTS]
@@ -154,9 +146,8 @@ class Harness:
         self._deaths[name] = f"died while it was timed: {reason}"
 
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
-        """Time executables, given by name; return {name: nanoseconds}. Times are scaled so that the
-        default takes as long as when it was first timed. Executables that cannot run are missing
-        (see `_deaths`)."""
+        """Time named executables: {name: nanoseconds}, scaled by the default's; none of those that
+        cannot run (`_deaths`)."""
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
             if executable:
@@ -171,8 +162,7 @@ class Harness:
         }
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
-        """Run each executable in passes of random order; return its smallest time by name. If one
-        kills the process, return {}: times from two processes are not comparable."""
+        """Run executables in passes of random order; return smallest times, {} if one kills."""
         least, most = (LEAST_FINAL, FINAL_PASSES) if is_final else (LEAST_PASSES, PASSES)
         deadline = time.monotonic() + (FINAL_SECONDS if is_final else PASS_SECONDS)
         smallest = dict.fromkeys(names, np.inf)
@@ -188,8 +178,7 @@ class Harness:
         return smallest
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
-        """Time the default and the winner in a new process; return the smallest time of each.
-        Returns None if the process dies."""
+        """Return smallest times of default and winner in a new process; None if it dies."""
         self._workers.timing.end()
         keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
         try:

@@ -40,8 +40,7 @@ class Trial:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Trial":
-        """Return the trial that `to_record` has stored. Raises KeyError or TypeError if the record
-        has other entries."""
+        """Return the trial of `to_record`; KeyError or TypeError for another record."""
         rest = dict(record)
         return cls(config=rest.pop(CHOICES), **rest)
 
@@ -64,14 +63,8 @@ class Journal:
     def open(
         cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
     ) -> "Journal":
-        """Open the folder's journal; create the folder if needed.
-
-        Args:
-            identity: what must be equal for the search to be resumed.
-            earlier: default values of entries of `identity` that older journals lack.
-
-        Raises InputError if the folder has another search's journal, or the file is damaged.
-        """
+        """Open, or create, the folder's journal for `identity`, whose entries `earlier` older
+        journals lack. Raises InputError if it is another search's, or damaged."""
         make_folder(folder)
         remove_leftovers(folder)
         path = folder / RECORD
@@ -84,8 +77,7 @@ class Journal:
 
     @classmethod
     def reopen(cls, folder: Path) -> "Journal":
-        """Open the journal that a folder has, whatever its search is. Raises InputError if the file
-        is missing or damaged."""
+        """Open a folder's journal, whatever its search; InputError if missing or damaged."""
         state = _read(folder / RECORD)
         trials = {trial.name: trial for trial in state["trials"]}
         return cls(folder, state["identity"], trials, state["result"])

@@ -83,9 +83,7 @@ class Process(Proposer):
         # Refit the hyperparameters whenever the number of measurements has doubled.
         is_due = len(times) >= 2 * self._fitted
         model = GaussianProcessRegressor(
-            self._kernel,
-            optimizer="fmin_l_bfgs_b" if is_due else None,
-            normalize_y=True,
+            self._kernel, optimizer="fmin_l_bfgs_b" if is_due else None, normalize_y=True
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a hyperparameter at its bound is no error

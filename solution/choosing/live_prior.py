@@ -33,12 +33,9 @@ class LivePrior:
 
 
 def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePrior:
-    """Return the bundle's scores as a prior: of layouts if the space has any, otherwise of tiles.
-
-    The bundle is not used for compile options: these are searched without a prior. Scores count
-    little if the program differs from the training programs. A bundle that learned from another
-    target is used, too: its scores order a TPU's estimates (benchmarks/tpu_choosing.py).
-    """
+    """Return the bundle's scores as a prior: of layouts if the space has any, otherwise of tiles;
+    compile options are searched without one. A bundle that learned from another target counts, too:
+    its scores order a TPU's estimates (benchmarks/tpu_choosing.py)."""
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
     if name not in bundle.collections:
@@ -71,8 +68,7 @@ def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
-    """Return a function that scores tiles. The library's product, which has no tile, gets the
-    tiles' mean score."""
+    """Return a function that scores tiles, and the library's product by their mean."""
     tiles = make_collected_space(space.program, TILES)
     assert tiles.members is not None
     runs = [tiles.make_run(config, 1) for config in tiles.members]

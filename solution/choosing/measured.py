@@ -17,17 +17,9 @@ KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
 
 
 def take_verdict(path: Path, out: Path | None) -> str:
-    """Store a file of verify.py in the record of its search; return the verdict in words.
-
-    The interval is computed again from the measured times.
-
-    Args:
-        out: the search's folder; None: the file's folder if a search is in it, otherwise
-            chosen/NAME of the program.
-
-    Raises InputError if the file is another one, there is no search in the folder, or its result
-    is another configuration.
-    """
+    """Store a file of verify.py in the record of its search (in `out`, beside the file, or
+    chosen/NAME); return the verdict in words, recomputed from the times. Raises InputError if the
+    file is another one, or no search there has its configuration as result."""
     found = _read(path)
     folder = out or (path.parent if (path.parent / RECORD).is_file() else None)
     folder = folder or Path("chosen") / Path(found["program"]).name
@@ -82,8 +74,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _are_times(value: Any, *, is_empty: bool) -> bool:
-    """Return True if the value is a list of at least two pairs of positive numbers. `is_empty`:
-    True if nothing was timed, so the list must be empty."""
+    """Return True if the value is a list of two or more positive pairs; if `is_empty`, of none."""
     if is_empty:
         return bool(value == [])
     return (

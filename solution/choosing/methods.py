@@ -125,15 +125,8 @@ def describe_unled(name: str) -> str:
 def make_proposer(
     name: str, space: Space, prior: Prior | None, beliefs: Beliefs, seed: int
 ) -> Proposer:
-    """Return a new optimizer.
-
-    Args:
-        name: one of METHODS.
-        prior: the model's scores; None if there is no model for the space.
-        beliefs: prior weights, used by this project's optimizer only.
-
-    Raises InputError if the optimizer needs a model and there is none.
-    """
+    """Return a new optimizer, one of METHODS. `prior`: the model's scores, if any. `beliefs`: prior
+    weights, for ours. Raises InputError if it needs a model and there is none."""
     return METHODS[name](space, prior, beliefs, seed)
 
 

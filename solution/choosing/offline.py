@@ -53,16 +53,14 @@ def make_table(graph: Graph) -> Table:
 
 
 def _tile_space(tiles: np.ndarray) -> Space:
-    """Return the space of tiles (members, features), with a site for each size that varies. The
-    values of a site are the logarithms of the size."""
+    """Return the space of tiles (members, features): a site (logarithm) for each varied size."""
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
     return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)
 
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
-    """Return the space of layouts: a site for each tensor whose layout varies, and for each option.
-    `first`: (members,) indices of the distinct configurations in the graph."""
+    """Return the space of layouts `first` (members,): a site per varied tensor, and per option."""
     book = graph.layouts.select(first)
     # (members, nodes * 3, 6): layouts of all tensors of the configurable nodes
     tensors = book.expand().reshape(len(first), -1, MAX_RANK)
@@ -77,13 +75,8 @@ def _layout_space(graph: Graph, first: np.ndarray) -> Space:
 
 
 def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Space:
-    """Return a space whose members are the rows of `columns`; row 0 is the default.
-
-    Args:
-        columns: (members, sites) numbers.
-        links: (links, 2) pairs of neighbouring sites.
-        ordered: True if the numbers are sizes, False if they are only names.
-    """
+    """Return a space whose members are the rows of `columns` (members, sites), the first the
+    default; `links` (links, 2) are neighbouring sites; numbers are sizes if `ordered`."""
     if not columns.shape[1]:
         columns = np.zeros((len(columns), 1))
     found = [np.unique(column, return_inverse=True) for column in columns.T]
@@ -112,8 +105,7 @@ class Lookup:
 
 
 class TablePrior:
-    """A prior that looks up the scores of a table's members. `scores`: (members,) in the order of
-    the members."""
+    """A prior that looks up the scores (members,) of a table."""
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
         self._space = space
@@ -134,17 +126,9 @@ def replay_file(
     seed: int,
     search_by: str = OURS,
 ) -> str:
-    """Search in a graph file with runtimes, and describe the result in words.
-
-    Compile options are searched without a model, because no bundle was trained on them.
-
-    Args:
-        bundle: its models guide the search; None for a search without a model.
-        search_by: a name in solution.choosing.methods.METHODS.
-
-    Raises InputError if the file has no runtimes or only one configuration, or the bundle has no
-    model for it.
-    """
+    """Search in a graph file with runtimes, by a name in METHODS and the bundle's models, if any
+    (none for compile options), and describe the result. Raises InputError if the file has no
+    runtimes or one configuration, or the bundle no model."""
     question = read_question(path, collection)
     graph = question.graph
     if question.made:  # generated configurations have no runtimes

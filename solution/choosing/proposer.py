@@ -20,8 +20,7 @@ class Proposer(ABC):
         self.times = np.zeros(0)
 
     def ask(self, count: int) -> np.ndarray:
-        """Return up to `count` configurations (k, sites) to measure: legal, distinct, and new.
-        Fewer than `count` are returned if the space has no more."""
+        """Return `count` or fewer legal, distinct, new configurations (k, sites) to measure."""
         wanted = self._filter(self._propose(count), count)
         if len(wanted) < count:
             more = draw_new(self.space, self.generator, count - len(wanted), self.known)

@@ -23,8 +23,8 @@ SHOWN = 8  # maximum number of changes in a description
 
 @dataclass(frozen=True)
 class Change:
-    """A copy or kernel that only one of two programs has, or a kernel that both have differently.
-    Cycles and bytes count all trips of the loops around it; None: the compiler has no estimate."""
+    """A copy or kernel that one of two programs has, or that differs. Cycles (None: unknown) and
+    bytes count all trips of loops."""
 
     what: str  # COPY or KERNEL
     how: str  # GONE, NEW or CHANGED
@@ -57,8 +57,8 @@ class Savings:
 
     @property
     def rest(self) -> float:
-        """Return the part of the total that no change explains. It comes from waiting for copies
-        that run beside the kernels, and from branches of which only the longest counts."""
+        """Return the part of the total that no change explains: waiting for copies beside kernels,
+        and branches of which the longest counts."""
         return self.total - sum(change.share or 0.0 for change in self.changes)
 
     def lines(self) -> list[str]:
@@ -83,8 +83,8 @@ def compare_compiled(
     estimates: tuple[float, float],
     target: TpuTarget,
 ) -> Savings:
-    """Return what differs between the compiled default and another configuration. `estimates`:
-    nanoseconds of the default and of the other configuration."""
+    """Return what differs between the compiled default and another configuration, and in their
+    `estimates` (nanoseconds)."""
     chip, whole = CHIPS[target.generation], estimates[0]
     changes = [*_compare_copies(default, other, chip, whole),
                *_compare_kernels(default, other, chip, whole)]  # fmt: skip
@@ -97,10 +97,7 @@ def _compare_copies(
     default: CompiledProgram, other: CompiledProgram, chip: Chip, whole: float
 ) -> Iterable[Change]:
     before, after = _group_copies(default), _group_copies(other)
-    for how, program, own, others in (
-        (GONE, default, before, after),
-        (NEW, other, after, before),
-    ):
+    for how, program, own, others in ((GONE, default, before, after), (NEW, other, after, before)):
         kernels = {kernel.name: kernel for kernel in program.kernels}
         for key, copies in own.items():
             # as many copies of this form as the other program lacks
@@ -117,15 +114,9 @@ def _group_copies(program: CompiledProgram) -> dict[Any, list[Copy]]:
 
 
 def _describe_copy(
-    copy: Copy,
-    how: str,
-    program: CompiledProgram,
-    kernel: Kernel | None,
-    chip: Chip,
-    whole: float,
+    copy: Copy, how: str, program: CompiledProgram, kernel: Kernel | None, chip: Chip, whole: float
 ) -> Change:
-    """Return the description of a copy that only one program has. `kernel` is the copy's kernel;
-    None for a copy that runs beside the kernels."""
+    """Describe a copy in only one program; `kernel` is its own, None: it runs beside kernels."""
     sources = {tensor.name: tensor.source for tensor in program.tensors}
     share = None
     if kernel is not None and not copy.is_beside:
@@ -168,11 +159,7 @@ def _list_unequal(program: CompiledProgram, other: CompiledProgram) -> dict[Any,
 
 
 def _describe_kernel(
-    kernel: Kernel,
-    how: str,
-    both: tuple[Kernel | None, Kernel | None],
-    chip: Chip,
-    whole: float,
+    kernel: Kernel, how: str, both: tuple[Kernel | None, Kernel | None], chip: Chip, whole: float
 ) -> Change:
     times = [0.0 if one is None else _time(one, chip) for one in both]
     before, after = (

@@ -41,15 +41,9 @@ def search(
     tell: Callable[[Sequence[Trial]], None] = lambda trials: None,
     value: Callable[[Trial], float] = lambda trial: trial.time,
 ) -> list[Trial]:
-    """Search until the budget is spent or no configuration is left; return the trials in order.
-
-    Configurations in the journal are not measured again: the optimizer of a resumed search asks for
-    them in the same order and gets the stored times.
-
-    Args:
-        tell: called with all trials so far, after each batch.
-        value: returns the number of a trial that the search minimises; NaN if the trial failed.
-    """
+    """Search until the budget is spent or no configuration is left; return the trials in order. A
+    resumed search asks in the same order and gets the journal's times. `tell` gets all trials after
+    each batch; `value` is what the search minimises, NaN for a failed trial."""
     journal = journal or Journal.in_memory()
     trials: list[Trial] = []
     while len(trials) < budget.measurements and _spent(trials) < budget.seconds:

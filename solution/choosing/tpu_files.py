@@ -33,8 +33,7 @@ MOST_DRAWN_BYTES = 256 << 20
 def hand_over_estimated(
     space: TpuSpace, config: np.ndarray, folder: Path, facts: Mapping[str, Any]
 ) -> list[Path]:
-    """Write the files of a configuration (sites,); return their paths. `facts`: further entries of
-    choice.json, with "choice": what identifies the configuration."""
+    """Write a configuration's files and return their paths; `facts` go into choice.json."""
     (default, _), (chosen, flags) = space.prepare(space.default), space.prepare(config)
     _write(folder / DEFAULT_MODULE, default)
     _write(folder / MODULE, chosen)
@@ -90,8 +89,7 @@ def describe_parameters(space: TpuSpace) -> list[tuple[list[int], str]]:
 
 
 def _list_arguments(space: TpuSpace) -> dict[str, Any]:
-    """Return the arguments to store, by parameter number. All that the program's file has; drawn
-    ones only if they take at most MOST_DRAWN_BYTES."""
+    """Return arguments to store, by parameter: the file's, and small drawn ones."""
     program = space.program
     size = sum(
         prod(sizes) * find_dtype(shape, program.name).itemsize

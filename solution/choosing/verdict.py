@@ -40,14 +40,8 @@ class Verdict:
 
 
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:
-    """Return the A/B result of the default and another configuration.
-
-    Args:
-        default: (repetitions,) smallest time of the default in each repetition.
-        other: (repetitions,) smallest time of the other configuration.
-
-    Raises ValueError for fewer than two repetitions, and for times that are not positive.
-    """
+    """Return the A/B result of smallest times (repetitions,) of the default and another one. Raises
+    ValueError for fewer than two repetitions, or times that are not positive."""
     if len(default) < 2:
         raise ValueError(f"{len(default)} rounds, expected at least 2")
     if not (np.minimum(default, other) > 0).all():

@@ -126,8 +126,7 @@ def describe(record: dict[str, Any]) -> str:
 
 
 def open_device() -> tuple[Any, str]:
-    """Return jax's client, and the clock to use: cpu or wall. On a CPU the process is first
-    replaced by one that is pinned to a single core."""
+    """Return jax's client and the clock, cpu (of a process restarted on one core) or wall."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     jax.config.update("jax_enable_compilation_cache", False)
     client = get_backend()
@@ -160,8 +159,8 @@ def load(client: Any, folder: Path, scratch: Path, name: str) -> Any:
 
 
 def add_backend_options(options: Any, backend: dict[str, str]) -> Any:
-    """Return compile options with entries of the map xla_backend_extra_options. The numbers are
-    those of protobuf fields: executable build options and debug options (3), the map (500)."""
+    """Return compile options with entries of xla_backend_extra_options. Protobuf fields: executable
+    build options and debug options (3), the map (500)."""
     pairs = [write(1, key.encode()) + write(2, text.encode()) for key, text in backend.items()]
     debug = b"".join(write(500, pair) for pair in pairs)
     whole = options.SerializeAsString() + write(3, write(3, debug))
@@ -180,8 +179,7 @@ def varint(number: int) -> bytes:
 
 
 def read_arguments(folder: Path) -> list[np.ndarray]:
-    """Return an array per parameter: from arguments.npz, or drawn at random. Drawn integers are
-    small, because they may be indices."""
+    """Return an array per parameter: from arguments.npz, or random; integers are small."""
     path, generator, found = folder / ARGUMENTS, np.random.default_rng(0), []
     given = dict(np.load(path, allow_pickle=False)) if path.exists() else {}
     for number, (shape, name) in enumerate(read_choice(folder)["parameters"]):
@@ -212,8 +210,8 @@ def run(executable: Any, arguments: list[Any]) -> list[Any]:
 
 
 def compare(folder: Path, scratch: Path) -> dict[str, Any]:
-    """Compile both programs and compare their results; keep the executables in `scratch`. The
-    reply's "defect" says why the chosen program must not be used; "" if the results agree."""
+    """Compile both programs into `scratch` and compare results. The reply's "defect" says why the
+    chosen one must not be used, or ""."""
     client, clock = open_device()
     given = read_arguments(folder)
     placed = put(client, given)
@@ -307,8 +305,7 @@ def find_deviation(
 
 
 def make_round(folder: Path, scratch: Path, seed: int) -> dict[str, Any]:
-    """Time several copies of both programs in random order. The reply holds the smallest
-    nanoseconds of the default and of the chosen program."""
+    """Time copies of both programs in random order; reply the smallest nanoseconds of each."""
     client, clock = open_device()
     arguments, generator = put(client, read_arguments(folder)), np.random.default_rng(seed)
     loaded, counts, smallest = {}, {}, {}
@@ -331,9 +328,8 @@ def make_round(folder: Path, scratch: Path, seed: int) -> dict[str, Any]:
 
 
 def visit(executable: Any, arguments: list[Any], platform: str, clock: str, count: int) -> float:
-    """Run a program once untimed, then `count` times; return the nanoseconds of the fastest run. On
-    an accelerator the runs are started one after the other and timed together, because waiting for
-    each would add the time that it takes to start one; the result is then their mean."""
+    """Run a program once untimed, then `count` times; return the fastest run's nanoseconds or, on
+    an accelerator, where runs are started together because waiting costs time, their mean."""
     run(executable, arguments)
     if platform != "cpu":
         return measure(executable, arguments, clock, count)

@@ -11,16 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.comparison import (
-    can_jump,
-    can_tell_apart,
-    describe_blindness,
-    find_deviation,
-    find_doubtful,
-    find_tolerances,
-    shake,
-    sharpen,
-)
+from solution.collecting import comparison
 from solution.programs.child import ChildRequest, Host
 from solution.programs.compiler import Compiler, Executable, Flags, RefusedError
 from solution.programs.hlo.messages import MESSAGES
@@ -39,9 +30,8 @@ class ProgramRequest(ChildRequest):
 
 @dataclass(frozen=True)
 class Open(ProgramRequest):
-    """Open a program: take its arguments, compile its default configuration, keep its results.
-    Reply: Compiled; its deviation says how the results of a second run differ from the first
-    run's."""
+    """Open a program: take arguments, compile the default, keep results. The reply's deviation says
+    how a second run differs."""
 
     module: bytes
     arguments: Sequence[np.ndarray]
@@ -79,8 +69,7 @@ class Drop(SetRequest):
 
 @dataclass(frozen=True)
 class Spoil(ProgramRequest):
-    """Compile the program's mutants: versions with errors made on purpose, see mutants.py. Reply:
-    None."""
+    """Compile the program's mutants, with errors made on purpose (mutants.py). Reply: None."""
 
     module: bytes
 
@@ -196,9 +185,9 @@ class Workshop:
         if not request.module:  # only to run executables that were compiled elsewhere
             return Compiled(b"", 0.0, "")
         self._plain, seconds = self._build(request.module, Flags())
-        self._can_jump = can_jump(MESSAGES["Module"].FromString(request.module))
+        self._can_jump = comparison.can_jump(MESSAGES["Module"].FromString(request.module))
         self._keep(self._arguments[0])
-        again = find_deviation(self._plain.run(self._arguments[0]), self._expected[0])
+        again = comparison.find_deviation(self._plain.run(self._arguments[0]), self._expected[0])
         return Compiled(self._plain.serialize(), seconds, again)
 
     def _add(self, request: Add) -> Sight:
@@ -212,11 +201,11 @@ class Workshop:
         plain = self._plain
         assert plain is not None
         self._expected.append(plain.run(placed))
-        self._tolerances.append(find_tolerances(self._expected[-1]))
+        self._tolerances.append(comparison.find_tolerances(self._expected[-1]))
         self._doubtful.append([])
         if self._can_jump:
             given = [np.asarray(array) for array in placed]
-            self._doubtful[-1] = find_doubtful(
+            self._doubtful[-1] = comparison.find_doubtful(
                 lambda nudged: plain.run(self._compiler.place(nudged)), given, self._expected[-1]
             )
 
@@ -224,8 +213,8 @@ class Workshop:
         results = self._expected[request.index]
         is_finite = all(bool(np.isfinite(result.astype(np.complex128)).all()) for result in results)
         turned, doubtful = [_turn(result) for result in results], self._doubtful[request.index]
-        can_differ = can_tell_apart(turned, results, doubtful=doubtful)
-        return Sight(describe_blindness(results), is_finite, can_differ)
+        can_differ = comparison.can_tell_apart(turned, results, doubtful=doubtful)
+        return Sight(comparison.describe_blindness(results), is_finite, can_differ)
 
     def _drop(self, request: Drop) -> None:
         for kept in (self._arguments, self._expected, self._tolerances, self._doubtful):
@@ -234,8 +223,8 @@ class Workshop:
     def _sharpen(self, request: Sharpen) -> None:
         assert self._plain is not None
         given = [np.asarray(array) for array in self._arguments[request.index]]
-        shaken = self._plain.run(self._compiler.place(shake(given)))
-        self._tolerances[request.index] = sharpen(shaken, self._expected[request.index])
+        shaken = self._plain.run(self._compiler.place(comparison.shake(given)))
+        self._tolerances[request.index] = comparison.sharpen(shaken, self._expected[request.index])
 
     def _spoil(self, request: Spoil) -> None:
         self._mutants, _ = self._build(request.module, Flags())
@@ -246,7 +235,7 @@ class Workshop:
         index = request.index
         wrong = self._mutants.run([*self._arguments[index], switches])
         expected, tolerances = self._expected[index], self._tolerances[index]
-        return can_tell_apart(wrong, expected, tolerances, self._doubtful[index])
+        return comparison.can_tell_apart(wrong, expected, tolerances, self._doubtful[index])
 
     def _compile(self, request: Compile) -> Compiled:
         executable, seconds = self._build(request.module, request.flags)
@@ -258,7 +247,7 @@ class Workshop:
         for index, arguments in enumerate(self._arguments):
             found, expected = executable.run(arguments), self._expected[index]
             tolerances, doubtful = self._tolerances[index], self._doubtful[index]
-            defect = find_deviation(found, expected, tolerances, doubtful)
+            defect = comparison.find_deviation(found, expected, tolerances, doubtful)
             if defect:
                 return f"with other arguments: {defect}" if index else defect
         return ""
@@ -297,12 +286,8 @@ class Workshop:
 
 
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
-    """Return a mask (runs,) of the plausible CPU times.
-
-    At least one time is plausible if any is above 0. A virtual machine subtracts the time that it
-    believes its host took, and so may report almost 0 for a run. Such a time must
-    not stay, because only the smallest time in each half of the passes counts, see timing.py.
-    """
+    """Return a mask (runs,) of plausible CPU times, at least one if any is above 0. A virtual
+    machine may report almost 0, and the smallest time counts (timing.py)."""
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 

@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from solution.collecting import records
 from solution.collecting.cpu import CpuTarget
 from solution.collecting.journal import Journal
 from solution.collecting.program_space import ProgramSpace
-from solution.collecting.records import (
-    Destination,
-    Measured,
-    has_graph,
-    remove_graph,
-    write_graph,
-)
 from solution.collecting.space import name_config
 from solution.collecting.target import CPU, LabelWorkers, Target, Tell
 from solution.collecting.timing import Outcome
@@ -51,7 +45,7 @@ class ProgramCollection:
         self,
         program: Program,
         space: ProgramSpace,
-        destination: Destination,
+        destination: records.Destination,
         settings: Settings,
         workers: LabelWorkers,
     ) -> None:
@@ -61,7 +55,7 @@ class ProgramCollection:
         identity = _identify(program, space, destination, settings.seed, workers)
         if settings.replace and folder.exists():
             remove(folder)
-            remove_graph(destination, program.name)
+            records.remove_graph(destination, program.name)
         # older journals lack both: the collection's name gives the kind, the target was the CPU
         earlier = {"kind": collection(destination.collection).kind, "target": CPU}
         self.journal = Journal(folder, identity, earlier, settings.target.schema)
@@ -69,15 +63,9 @@ class ProgramCollection:
         self._labels = workers.start(program, space, self.journal, settings.seed)
 
     def run(self, tell: Tell) -> dict[str, Any]:
-        """Collect until the order of the runtimes is settled or the time is over.
-
-        Args:
-            tell: called with a description of the current work.
-
-        Returns the summary, which is also stored in the journal.
-
-        Raises InputError if the program cannot be compiled in its default configuration.
-        """
+        """Collect until the order of the runtimes is settled or the time is over; return the
+        summary, which the journal stores. `tell` gets a description of the current work. Raises
+        InputError if the default cannot be compiled."""
         if self._is_done:
             return self._finish_again()
         begin = time.monotonic()
@@ -89,12 +77,8 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier session finished, with at least as many configurations wanted.
-
-        Return False if that session ran out of time, and the limit is now more than MUCH_MORE times
-        longer. Old journals lack the number asked for; the number of configurations tried is used
-        instead.
-        """
+        """Return True if an earlier session finished with as many configurations wanted (in old
+        journals: tried), unless it ran out of time and the limit is now MUCH_MORE times longer."""
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
         asked = state.get("asked", len(self.journal.candidates))
@@ -104,14 +88,14 @@ class ProgramCollection:
         """Return the stored summary; write the graph again if its files are missing."""
         state = self.journal.state
         is_kept = "npz" in state or self._settings.keep_flat
-        if is_kept and not has_graph(self._destination, self._program.name):
+        if is_kept and not records.has_graph(self._destination, self._program.name):
             written = self._write(self._labels.summarise())
             self.journal.finish(state | {"npz": written}, is_final=True)
         return self.journal.state
 
     def _draw(self, deadline: float, tell: Tell) -> bool:
-        """Draw and label configurations until enough have correct results, or no more exist.
-        Returns False if the deadline came first."""
+        """Draw and label until enough are correct or none left; False if the deadline came
+        first."""
         wanted, labels = self._settings.configs, self._labels
         # maximum number of attempts: if half of the attempts fail, more would fail, too
         most = 2 * wanted
@@ -143,7 +127,7 @@ class ProgramCollection:
         if not reason or (self._settings.keep_flat and is_final):
             summary["npz"] = self._write(outcome)
         else:
-            remove_graph(self._destination, self._program.name)
+            records.remove_graph(self._destination, self._program.name)
         summary |= {"left_out": reason, "cut": is_cut, "allowed": self._settings.seconds}
         self.journal.finish(summary, is_final=is_final)
         return self.journal.state
@@ -153,9 +137,10 @@ class ProgramCollection:
         times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
         rows = self.journal.candidates.select("config", "values").iter_rows()
         measured = [
-            Measured(self._space.from_bytes(data), times.get(name, 0)) for name, data in rows
+            records.Measured(self._space.from_bytes(data), times.get(name, 0))
+            for name, data in rows
         ]
-        _, npz = write_graph(
+        _, npz = records.write_graph(
             self._program, self._space, measured, self._destination, self._workers.label_source
         )
         return str(npz.relative_to(self._destination.folder))
@@ -176,7 +161,7 @@ class ProgramCollection:
 def _identify(
     program: Program,
     space: ProgramSpace,
-    destination: Destination,
+    destination: records.Destination,
     seed: int,
     workers: LabelWorkers,
 ) -> dict[str, Any]:

@@ -43,14 +43,9 @@ def find_deviation(
     tolerances: Sequence[float] | None = None,
     doubtful: Sequence[np.ndarray] = (),
 ) -> str:
-    """Return what is wrong with the results `found`; "" if they agree with `expected`.
-
-    A number that is not finite must be the same in both (NaN, infinity and its sign).
-
-    Args:
-        tolerances: the relative tolerance of each result; None: the tolerances of the types.
-        doubtful: for each result a mask of the numbers not to compare; empty: compare all.
-    """
+    """Return what is wrong with the results `found`; "" if they agree with `expected`, also in what
+    is not finite. `tolerances` are relative, by result (None: by type); `doubtful` masks numbers
+    not to compare."""
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     if len(found) != len(expected):
         return f"{len(found)} results, expected {len(expected)}"
@@ -67,9 +62,8 @@ def can_tell_apart(
     tolerances: Sequence[float] | None = None,
     doubtful: Sequence[np.ndarray] = (),
 ) -> bool:
-    """Return True if the comparison notices that the results `wrong` differ from `expected`.
-    Numbers that are NaN or infinite in `expected` do not count, because they could hide any error.
-    Doubtful numbers do not count, because they are not compared."""
+    """Return True if the comparison notices that `wrong` differs from `expected` in a number that
+    is finite there and not doubtful."""
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     left_out = doubtful or [np.zeros(other.shape, bool) for other in expected]
     return any(
@@ -79,9 +73,8 @@ def can_tell_apart(
 
 
 def can_jump(module: Any) -> bool:
-    """Return True if a tiny change of floats may change results of a message Module by any amount.
-    That is possible if an instruction in JUMPING reads floats. A conversion only counts if its
-    result is no float."""
+    """Return True if a tiny change of floats may change a Module's results by any amount: an
+    instruction in JUMPING reads floats (a conversion only counts if its result is no float)."""
     floats = {
         node.id
         for node in instructions(module)
@@ -101,14 +94,8 @@ def find_doubtful(
     arguments: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """Return a mask for each result: True for numbers that roundings of the arguments change.
-
-    Another order of sums may change them as well, so they do not show whether a configuration is
-    right. Only changes beyond the tolerance count.
-
-    Args:
-        run: runs the default program with the given arguments, and returns its results.
-    """
+    """Return a mask per result of numbers that roundings of the arguments change beyond the
+    tolerance in `run`, because another order of sums may, too."""
     masks = [np.zeros(other.shape, bool) for other in expected]
     allowed = find_tolerances(expected)
     deadline = time.monotonic() + NUDGE_SECONDS
@@ -122,8 +109,8 @@ def find_doubtful(
 
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Return the arguments, with random changes of up to NUDGE_STEPS roundings. Only numbers that
-    are not whole change, and only in types with roundings smaller than FINE."""
+    """Return arguments with random changes of up to NUDGE_STEPS roundings of numbers that are not
+    whole, in types finer than FINE."""
     generator = np.random.default_rng(seed)
     return [
         array
@@ -139,9 +126,8 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
-    """Return tighter tolerances, for programs whose results change little if there is an error.
-    `shaken`: the results for arguments whose numbers were rounded once more (see `shake`). Their
-    difference from the expected results shows how much rounding may matter."""
+    """Return tighter tolerances, for programs whose errors change little. `shaken`: results of
+    arguments rounded once more (see `shake`), whose differences show how much rounding matters."""
     return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
@@ -207,16 +193,14 @@ def _compare(
 
 
 def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return a mask (the shape of `expected`): True where `found` differs from `expected` by more
-    than the tolerance."""
+    """Return a mask: True where `found` differs from `expected` beyond the tolerance."""
     found, expected = _widen(found), _widen(expected)
     return ~_close(found, expected, tolerance) if tolerance else np.asarray(found != expected)
 
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return a mask: True where |found - expected| <= tolerance * (|expected| + root mean square).
-    The root mean square is that of all finite numbers in `expected`. Numbers that are not finite in
-    `expected` must be equal in both."""
+    """Return a mask: |found - expected| <= tolerance * (|expected| + root mean square of its finite
+    numbers); what is not finite must be equal."""
     size = np.abs(expected)
     finite = np.isfinite(size)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -226,8 +210,7 @@ def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndar
 
 
 def _find_typical(sizes: np.ndarray) -> float:
-    """Return the root mean square of `sizes`, which are absolute values. The sizes are divided by
-    the largest one first, because squares of large numbers overflow."""
+    """Return the root mean square of absolute values, divided by the largest against overflow."""
     largest = float(sizes.max(initial=0.0))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest else 0.0
 

@@ -37,14 +37,9 @@ def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
 
 
 def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """Return the serialized module with constraints for the given layouts.
-
-    Args:
-        configurable: (configurable,) positions of the nodes among the module's instructions.
-        layouts: (configurable, 3, 6) dimensions of each node's three tensors, minor to major. A
-            layout ends at the first -1; missing dimensions are appended, see `complete_layout`.
-            If it begins with -1, the compiler chooses.
-    """
+    """Return the serialized module with constraints for layouts (configurable, 3, 6), minor to
+    major, of nodes at the positions `configurable` among its instructions. A layout ends at the
+    first -1, and is completed (`complete_layout`), or the compiler's if it begins with -1."""
     return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
 
 
@@ -98,9 +93,8 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
 
 
 def _make_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
-    """Return a constraint: a custom call with the layout both in its operand and in its result.
-    Before layout assignment, XLA merges instructions that differ only in the results' layouts. If
-    the operand had no layout, two constraints on one tensor would be merged into the first one."""
+    """Return a constraint: a custom call with the layout both in its operand and in its result,
+    because XLA merges instructions that differ only in the results' layouts."""
     number = fresh.take()
     laid_out = MESSAGES["Shape"].FromString(shape.SerializeToString())
     laid_out.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))

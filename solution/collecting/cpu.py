@@ -61,11 +61,7 @@ class CpuTarget(Target):
     @contextmanager
     def open_workers(self, limits: Limits, processes: int | None = None) -> "Iterator[Workers]":
         """Open two child processes, to compile and to time, on the core that is least busy."""
-        with (
-            lease_core() as core,
-            Child(limits, core) as compiling,
-            Child(limits, core) as timing,
-        ):
+        with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
             yield Workers(compiling, timing)
 
 
@@ -80,8 +76,8 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """Return the clock of the labels: "cpu" (CPU time of the process) or "wall". CPU time
-        repeats better, but only if the process is pinned to one core and uses no GPU."""
+        """The clock of the labels: "cpu" (CPU time of a pinned process without GPU, which repeats
+        better) or "wall"."""
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -103,12 +99,7 @@ class Timing:
     batch = 1
 
     def __init__(
-        self,
-        program: Program,
-        space: ProgramSpace,
-        journal: Journal,
-        workers: Workers,
-        seed: int,
+        self, program: Program, space: ProgramSpace, journal: Journal, workers: Workers, seed: int
     ) -> None:
         self._space, self._journal, self._workers = space, journal, workers
         self._seed = seed
@@ -199,9 +190,8 @@ class Timing:
 
 
 class Builder:
-    """Compiles configurations of one program in a child process. If the process dies, the program
-    is opened again in a new one. `needs_edges`: True if a configuration may be wrong in a product's
-    last columns only."""
+    """Compiles configurations of one program in a child process; if it dies, the program is opened
+    again in a new one. `needs_edges`: see Examiner."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
         self._child = child
@@ -222,8 +212,7 @@ class Builder:
 
     def open(self) -> Compiled:
         """Compile and run the program in its default configuration; keep its results. Raises
-        InputError if compiling or running fails, or if comparing a configuration's results with the
-        default's results cannot show whether the configuration is correct."""
+        InputError if that fails, or comparing results cannot show if a configuration is correct."""
         if self._examined is None:
             self._examined = self._examiner.run()
             compiled = self._examined.compiled
@@ -233,9 +222,8 @@ class Builder:
         return compiled
 
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
-        """Return a configuration's status (see journal.CANDIDATES), a note, and what was compiled.
-        If the configuration is not sound (compiled, with correct results), the note says why, and
-        the executable is empty."""
+        """Return a configuration's status (see journal.CANDIDATES), a note on why it is not sound
+        (compiled, with correct results), and what was compiled."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:
@@ -263,8 +251,7 @@ def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) 
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
-    """Return the timed runs of one executable as rows of the journal. Even passes belong to half 0,
-    odd passes to half 1."""
+    """Return an executable's timed runs as rows of the journal; even passes are half 0."""
     count = len(timings.cpu)
     columns = {
         "config": [name] * count,

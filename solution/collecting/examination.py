@@ -74,9 +74,8 @@ class Examiner:
     """Finds arguments for which the comparison notices wrong results."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Use the child process in which the program is compiled. `needs_edges`: True if a
-        configuration may be wrong in a product's last columns only, as with a wrong tile. Errors in
-        the last columns of every dot must then be noticed."""
+        """Use the child process with the compiled program. `needs_edges`: errors in every dot's
+        last columns must be noticed, because a configuration (a wrong tile) may be wrong there."""
         self._child, self._program, self._needs_edges = child, program, needs_edges
         self._mutants = Mutants(b"", (), 0)
         self._is_spoiled = False  # True once the child process has compiled the mutants
@@ -87,9 +86,9 @@ class Examiner:
         self._deaths = 0
 
     def run(self) -> Examined:
-        """Find the arguments for comparisons; leave the program open in the child process. Raises
-        InputError if the program cannot be compiled, if two runs give different results, or if the
-        comparison does not notice enough errors for any of the arguments."""
+        """Find the arguments for comparisons; leave the program open in the child. Raises
+        InputError if it cannot be compiled, two runs differ, or the comparison misses errors with
+        all arguments."""
         name = self._program.name
         if self._program.is_drawn:
             check_memory(self._program.module, name, self._child.limits.megabytes)
@@ -123,9 +122,8 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield sets of arguments to try, and whether to tighten the tolerances for them. The
-        program's arguments come first if it has any, then drawn ones, then the program's arguments
-        with tightened tolerances."""
+        """Yield arguments to try, and whether to tighten tolerances: the program's, if any, then
+        drawn ones, then the program's with tightened tolerances."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -133,9 +131,8 @@ class Examiner:
         yield self._program.arguments, True
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
-        """Run the program and its mutants with these arguments. The arguments are kept if they
-        reveal errors that the earlier sets did not, or if they are the first set and come with the
-        program. Returns how well their results reveal errors."""
+        """Run the program and its mutants with these arguments, which are kept if they reveal more
+        errors, or are the program's. Return how well results reveal errors."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -160,8 +157,7 @@ class Examiner:
         return sight
 
     def _tell_mutants(self, seconds: float) -> None:
-        """Run mutants that were not noticed yet, with the newest set of arguments. `seconds`: time
-        limit of each run."""
+        """Run the mutants not noticed yet with the newest arguments, `seconds` at most for each."""
         if not self._mutants.sites:
             return
         deadline = time.monotonic() + SECONDS
@@ -179,16 +175,14 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if the errors of products with this product's form were noticed. If a
-        product's last columns may be wrong, all errors of `_list_looked` must have been noticed;
-        otherwise one of them is enough."""
+        """Return True if errors of this product's form were noticed: all of `_list_looked` if its
+        last columns may be wrong, otherwise one."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the errors to try in a product. They are EDGES if the product's last columns may
-        be wrong, otherwise SHIFT and REVERSE. If the result is a single number, only ZERO is
-        possible."""
+        """Return the errors to try in a product: EDGES if its last columns may be wrong, else SHIFT
+        and REVERSE; ZERO for a single number."""
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 
@@ -233,9 +227,8 @@ class Examiner:
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
-        """Return True if no more arguments are needed: errors in all products were noticed, all
-        results are finite for some set of arguments, and for some set the results change if they
-        are reversed."""
+        """Return True if errors in all products were noticed, and some arguments give finite
+        results, and some give results that change if they are reversed."""
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
 
@@ -270,8 +263,8 @@ class Examiner:
 
 
 def open_program(child: Child, program: Program, arguments: list[np.ndarray]) -> Compiled:
-    """Compile and run the default configuration in the child process, which keeps its results.
-    Raises InputError if that fails, or if a second run gives other results."""
+    """Compile and run the default configuration in the child, which keeps its results. Raises
+    InputError if that fails or a second run differs."""
     reply = child.ask(Open(program.plain, arguments))
     if isinstance(reply, Refusal):
         raise _refuse(program.name, reply.reason)
@@ -285,9 +278,8 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 
 
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
-    """Return the result of `work`; call it once more if its child process dies. The system or a
-    user may have ended the process. If the program itself killed the process, the second try dies
-    as well. Raises InputError if the process died twice, or exceeded a limit."""
+    """Return the result of `work`, called once more if its process dies, perhaps by the system or a
+    user. Raises InputError if it died twice, or exceeded a limit."""
     try:
         return work()
     except TooMuchError as error:

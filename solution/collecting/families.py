@@ -49,8 +49,8 @@ def write_file(settings: Settings) -> str:
 
 
 def write_programs(folder: Path, family: str, count: int) -> list[Path]:
-    """Write the files of `count` programs of a family; the same ones in every call. Raises
-    InputError if there is no such family."""
+    """Write the files of `count` programs of a family, the same in every call; InputError for an
+    unknown family."""
     known = [name for families in FAMILIES.values() for name in families]
     if family not in known:
         raise InputError(f"{family!r}: expected one of the families {', '.join(known)}.")
@@ -64,8 +64,7 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
 
 
 def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the program with these settings (see draw_settings), and its arguments. The program is
-    a function of (weights, inputs)."""
+    """Return the program of (weights, inputs) with settings of draw_settings, and arguments."""
     weights = Weights(np.random.default_rng(0))
     batch, length, width = settings["batch"], settings["length"], settings["width"]
     sizes = {
@@ -101,8 +100,7 @@ class Weights:
 
 
 def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a program that makes one step of gradient descent on `forward`. The loss is the mean
-    square of the output."""
+    """Return a program that makes one step of gradient descent on the mean square of the output."""
     import jax
 
     def step(weights: Any, inputs: Any) -> Any:
@@ -132,8 +130,8 @@ def _normalise(settings: Settings, x: Any) -> Any:
 
 
 def _dense(settings: Settings, weights: Weights, width: int) -> Callable[..., Any]:
-    """Return a layer: two matrix products with an activation between them. The settings add a gate,
-    a residual or a normalization."""
+    """Return a layer: two matrix products and an activation; settings add gate, residual,
+    normalization."""
     activate = _activate(settings)
     up, down = weights.add(width, 2 * width), weights.add(2 * width, width)
     gate = weights.add(width, 2 * width) if settings["gated"] else None

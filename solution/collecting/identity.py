@@ -22,13 +22,8 @@ def describe_machine() -> str:
 def check_identity(
     folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], what: str
 ) -> None:
-    """Raise InputError if a folder's stored identity differs from the wanted one.
-
-    Args:
-        found: the identity in the folder.
-        wanted: the identity of this program, machine and settings.
-        what: the kind of work, such as "search", for the message.
-    """
+    """Raise InputError if the identity `found` in a folder differs from that of this program,
+    machine and settings; `what` is the kind of work, such as "search"."""
     other = [key for key in wanted if found.get(key) != wanted[key]]
     if other:
         reason = f"{UNSEEDED} " if "program" in other else ""

@@ -45,15 +45,9 @@ class Journal:
         earlier: Mapping[str, Any] | None = None,
         schema: pl.Schema = CANDIDATES,
     ) -> None:
-        """Open the folder's journal; create it if needed.
-
-        Args:
-            identity: what must be equal for the collection to be resumed.
-            earlier: default values of entries of `identity` that older journals lack.
-            schema: columns of the candidates: CANDIDATES, and perhaps more.
-
-        Raises InputError if the folder belongs to another program, compiler, machine or search.
-        """
+        """Open, or create, the folder's journal of a collection with `identity`, whose entries
+        `earlier` older journals lack; candidates have the columns `schema`. Raises InputError if it
+        belongs to another program, compiler, machine or search."""
         self.folder = folder
         make_folder(folder)
         remove_leftovers(folder)
@@ -79,13 +73,8 @@ class Journal:
     def add_candidate(
         self, config: str, array: np.ndarray, status: str, note: str, seconds: float, *more: Any
     ) -> None:
-        """Add a configuration with its status, and write the file.
-
-        Args:
-            array: see ProgramSpace.to_array.
-            seconds: duration of compiling.
-            more: values of the schema's columns beyond CANDIDATES.
-        """
+        """Add a configuration (`array`: ProgramSpace.to_array) with status, seconds of compiling,
+        and `more` columns of the schema; write the file."""
         row = pl.DataFrame(
             [(config, array.tobytes(), status, note, seconds, *more)],
             self.candidates.schema,
@@ -118,8 +107,7 @@ class Journal:
         return bytes(rows["values"][0])
 
     def rename(self, name: Callable[[bytes], str]) -> None:
-        """Rename the configurations of an older journal, whose names were made differently. `name`:
-        returns the name for the bytes of a configuration's array."""
+        """Rename an older journal's configurations by the bytes of their arrays."""
         rows = self.candidates.select("config", "values")
         if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
             return
@@ -171,8 +159,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
-    """Return the rows of a file of the journal: none if the file is missing. Raises InputError if
-    the file is damaged."""
+    """Return a journal file's rows, none if it is missing; InputError if it is damaged."""
     try:
         check_any_seal(path)
     except InputError as error:

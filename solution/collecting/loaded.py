@@ -22,13 +22,8 @@ class Loaded:
     def __init__(
         self, child: Child, arguments: Sequence[np.ndarray], bury: Callable[[str, str], None]
     ) -> None:
-        """Use a child process; no executable is loaded yet.
-
-        Args:
-            arguments: the program's arguments.
-            bury: called with the name of an executable that cannot be run, and the reason; the
-                executable is removed.
-        """
+        """Use a child process without executables yet. `bury` is called with the name of an
+        executable that cannot be run (and is removed), and the reason."""
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}
         self._runs: dict[str, int] = {}  # {executable's name: timed runs in one `visit`}
@@ -48,8 +43,8 @@ class Loaded:
         return name in self._executables
 
     def visit(self, name: str) -> Timings | None:
-        """Run an executable a few times, and return the times. Returns None if the executable is
-        not loaded or cannot be run. Raises ChildDiedError if the arguments alone kill a process."""
+        """Run an executable a few times, and return the times; None if it is not loaded or cannot
+        be run. Raises ChildDiedError if the arguments alone kill a process."""
         timings: Timings | None = None
         for _ in range(TRIES):
             self._restore()
@@ -66,8 +61,7 @@ class Loaded:
         self._executables = {n: data for n, data in self._executables.items() if n in kept}
 
     def _restore(self) -> None:
-        """Load every executable into a new process; if an executable kills the process, start over
-        without that executable."""
+        """Load every executable into a new process; start over without one that kills it."""
         while not (self._is_open and self._child.is_alive):
             self._open()
             self._is_open = True
@@ -92,9 +86,8 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """Return the process's reply to a request; None if there is no result. If the executable
-        kills the process or is refused, it is removed and reported to `bury`. If the process was
-        replaced, `_is_open` becomes False."""
+        """Return the process's reply; None if there is none. An executable that kills the process
+        or is refused is removed and reported to `bury`. `_is_open` is False after a replacement."""
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:

@@ -55,9 +55,8 @@ def find_flags(options: np.ndarray) -> Flags:
 
 
 def list_settings() -> list[list[tuple[int, int]]]:
-    """Return the settings that a search tries, the most useful ones first. A setting is a list of
-    pairs (position of an option, position of its value): a value that differs from the default, and
-    the values of other options that it needs."""
+    """Return the settings that a search tries, the most useful first. A setting is a list of pairs
+    (option, value): a value that differs from the default, and those that it needs."""
     settings = [
         ((name, choice), *NEEDS.get((name, choice), ()))
         for name in IN_TURN

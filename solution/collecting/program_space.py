@@ -50,8 +50,8 @@ class LayoutSite:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProgramSpace(Space):
-    """The configurations of a program, and the compiler's inputs for each. The columns of a
-    configuration are the layout sites, then the options, then the tile."""
+    """The configurations of a program (columns: layout sites, options, tile), and the compiler's
+    inputs for each."""
 
     program: Program
     layout_sites: tuple[LayoutSite, ...] = ()
@@ -118,16 +118,15 @@ class ProgramSpace(Space):
         return find_flags(options)
 
     def to_array(self, config: np.ndarray) -> np.ndarray:
-        """Return one configuration as the array that journals store. The array holds layouts
-        (configurable, 3, 6), a tile (3,), or the indices of the options' values."""
+        """Return a configuration as journals store it: layouts (configurable, 3, 6), a tile (3,),
+        or indices of options' values."""
         if self.kind == "layout":
             return np.asarray(self.layouts(config[None])[0])
         tile = self.tile(config)
         return self.options(config) if tile is None else tile
 
     def from_bytes(self, data: bytes) -> np.ndarray:
-        """Return the configuration (sites,) for which `to_array` gives an array with these bytes.
-        Raises InputError if the space has no such configuration."""
+        """Return the configuration (sites,) whose `to_array` has these bytes, or InputError."""
         like = self.to_array(self.default)
         try:
             array = np.frombuffer(data, like.dtype).reshape(like.shape)
@@ -139,8 +138,7 @@ class ProgramSpace(Space):
             ) from error
 
     def from_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the configuration (sites,) for which `to_array` gives this array. Raises
-        IndexError or ValueError if the space has no such configuration."""
+        """Return the configuration (sites,) of `to_array`'s array, or IndexError or ValueError."""
         if self.kind == "options":
             config = array.astype(np.int32)
             if (config < 0).any() or (config >= self.sizes).any():
@@ -156,9 +154,8 @@ class ProgramSpace(Space):
         return config
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Return features (n, columns) of configurations, see Space.describe. If the space is a
-        table of tiles, the features are the standardised logarithms of a tile's rows, sums and
-        vectors, and a column that is 2 for the library's product and 0 for tiles."""
+        """Return features (n, columns), see Space.describe; in a table of tiles, standardised
+        logarithms of rows, sums and vectors, and a column that is 2 for the library's product."""
         if self.product is None or self.members is None:
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))
@@ -188,9 +185,8 @@ class ProgramSpace(Space):
 
 
 def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
-    """Return the space of a program's configurations to search. `kinds`: which of KINDS to search;
-    empty: all that the program has. Raises InputError if a kind is unknown, or if the program has
-    nothing to set of a given kind."""
+    """Return the space of a program's configurations to search, of `kinds` (empty: all that it
+    has). Raises InputError for a kind that is unknown, or that the program lacks."""
     check_kinds(kinds)
     wanted = kinds or KINDS
     sites = list_layout_sites(program) if LAYOUTS in wanted else ()
@@ -236,7 +232,7 @@ def check_kinds(kinds: Sequence[str]) -> None:
 def make_collected_space(
     program: Program, kind: str, *, varies_fastest: bool = False
 ) -> ProgramSpace:
-    """Return the space for a collection, which varies one kind of setting: see KINDS. Raises
+    """Return the space for a collection, which varies one kind of setting (see KINDS). Raises
     InputError if the program has nothing to set of this kind."""
     if kind == TILES:
         found = find_product(program)
@@ -263,8 +259,7 @@ def refuse_layouts(program: Program) -> InputError:
 def make_option_table(
     make: type[ProgramSpace], program: Program, options: Mapping[str, tuple[str, ...]]
 ) -> ProgramSpace:
-    """Return a space that consists of all combinations of a compiler's options. `make`: the class
-    of the space, which depends on the target. `options`: the values of each option, by its name."""
+    """Return a space of all combinations of options (values by name); `make` is its class."""
     if not len(program.configurable):
         raise InputError(
             f"{program.name}: expected a convolution, dot or reshape, without which a program has "
@@ -297,8 +292,7 @@ def _make_table(
     make: type[ProgramSpace] = ProgramSpace,
     **more: Any,
 ) -> ProgramSpace:
-    """Return a space that consists of the configurations `members` (members, sites). The default
-    configuration is the first member if no other is given."""
+    """Return a space of `members` (members, sites); unless told, the first is the default."""
     rows = members.astype(np.int32)
     return make(
         program=program,
@@ -315,8 +309,7 @@ def _link(program: Program, sites: Sequence[LayoutSite]) -> np.ndarray:
 
 
 def _find_product(program: Program, *, is_asked: bool) -> Product | None:
-    """Return the matrix product if the program is a single one. Otherwise return None, or raise
-    InputError if `is_asked`."""
+    """Return the matrix product if the program is a single one; else None or InputError."""
     try:
         return find_product(program)
     except InputError:

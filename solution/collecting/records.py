@@ -44,8 +44,7 @@ class Measured:
 def make_record(
     program: Program, space: ProgramSpace, measured: Sequence[Measured], source: str = TIMED
 ) -> Any:
-    """Return a program's measured configurations, in the given order, as a message TuningRecord.
-    `source`: where the times come from, see solution.domain.graph."""
+    """Return a program's measured configurations, in order, as a message TuningRecord."""
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
     # estimates do not depend on the program's arguments, so their fingerprint leaves these out
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
@@ -63,8 +62,7 @@ def write_graph(
     destination: Destination,
     source: str = TIMED,
 ) -> tuple[Path, Path]:
-    """Write a program's record and npz file atomically; return the paths of both. `source`: where
-    the times come from, see solution.domain.graph."""
+    """Write a program's record and npz file atomically; return both paths."""
     path = destination.find("pb", program.name, ".pb")
     data = make_record(program, space, measured, source).SerializeToString(deterministic=True)
     with replace_file(path) as temporary:

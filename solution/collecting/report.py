@@ -9,17 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from solution.collecting.journal import (
-    CANDIDATE_FILE,
-    DIED,
-    REFUSED,
-    REPEAT_FILE,
-    SOUND,
-    STATE,
-    WRONG,
-    read_log,
-    read_state,
-)
+from solution.collecting import journal
 from solution.collecting.session import Finished
 from solution.collecting.target import CPU, parse_target
 from solution.collecting.timing import SCHEMA, Outcome
@@ -49,8 +39,7 @@ COLUMNS = 4
 
 
 def show_finished(title: str, finished: Sequence[Finished], target: str = CPU) -> Table:
-    """Return a table with a row for each program. `target`: name of the target; chooses the columns
-    if all programs failed."""
+    """Return a table with a row for each program, as the `target` has it if all failed."""
     states = [one.state for one in finished if one.state]
     timed = [state for state in states if not is_estimated(state)]
     targets = sorted({state["target"] for state in states if is_estimated(state)})
@@ -83,8 +72,7 @@ def is_estimated(state: dict[str, Any]) -> bool:
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
-    """Say how many configurations of the first program with failures failed, and why. Returns "" if
-    none failed."""
+    """Say how many configurations of the first program with failures failed, and why; or ""."""
     for one in finished:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
@@ -96,8 +84,7 @@ def describe_failures(finished: Sequence[Finished]) -> str:
 
 
 def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
-    """Return the columns for timed programs, for estimated programs, or for both. A column that
-    only timed programs have is empty for estimated ones, and vice versa."""
+    """Return the columns for timed or estimated programs, or both (cells may be empty)."""
     timed: Columns = {
         "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
         "Passes": lambda state: str(state.get("passes", "")),
@@ -123,7 +110,9 @@ def _show_taken(state: dict[str, Any]) -> str:
 
 
 def _count_failed(state: dict[str, Any]) -> int:
-    return sum(state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
+    return sum(
+        state["statuses"].get(kind, 0) for kind in (journal.WRONG, journal.REFUSED, journal.DIED)
+    )
 
 
 def _describe_clock(timed: Sequence[dict[str, Any]]) -> str:
@@ -145,9 +134,8 @@ class Collected:
 
 
 def read_collections(folder: Path) -> list[Collected]:
-    """Return the finished collections below a folder, sorted by collection and name. Raises
-    InputError if there is none."""
-    states = sorted(folder.glob(f"log/**/{STATE}"))
+    """Return the finished collections below a folder, sorted by name; InputError if none."""
+    states = sorted(folder.glob(f"log/**/{journal.STATE}"))
     found = [_read(path.parent) for path in states]
     finished = [one for one in found if one is not None]
     if not finished:
@@ -168,9 +156,9 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
-    """Plot each program's runtimes relative to its fastest configuration, and their noise. Noise is
-    shown for the programs with the lowest repeat tau (Kendall's tau between two halves of the timed
-    runs): each configuration's smallest time in one half against that in the other half."""
+    """Plot programs' runtimes over their fastest configuration's and, of those with the lowest
+    repeat tau (Kendall's tau between two halves of the timed runs), each configuration's smallest
+    time in one half against the other."""
     from matplotlib.figure import Figure  # slow to import
 
     some = [one for one in collected if len(one.outcome.configs) > 1]
@@ -218,11 +206,11 @@ def _draw_halves(axes: "Axes", one: Collected) -> None:
 
 
 def _read(folder: Path) -> Collected | None:
-    state = read_state(folder)
+    state = journal.read_state(folder)
     if not state.get("finished"):
         return None
     target = parse_target(state["identity"].get("target", CPU))
-    candidates = read_log(folder / CANDIDATE_FILE, target.schema)
-    repeats = read_log(folder / REPEAT_FILE, SCHEMA)
-    outcome = target.summarise(candidates.filter(status=SOUND), repeats, state)
+    candidates = journal.read_log(folder / journal.CANDIDATE_FILE, target.schema)
+    repeats = journal.read_log(folder / journal.REPEAT_FILE, SCHEMA)
+    outcome = target.summarise(candidates.filter(status=journal.SOUND), repeats, state)
     return Collected(folder.name, state["identity"]["collection"], state, outcome)

@@ -42,15 +42,9 @@ def collect_programs(
     settings: Settings,
     minutes: float,
 ) -> list[Finished]:
-    """Collect all programs of the files; a program that fails does not stop the others.
-
-    Args:
-        minutes: time limit for all programs; time that a program does not use is left to the next.
-
-    Raises:
-        InputError: jax is not installed, a file holds no program, or another process uses the
-            folder.
-    """
+    """Collect all programs of the files in `minutes`; one that fails does not stop the others, and
+    unused time goes to the next. Raises InputError without jax or a program in a file, or if
+    another process uses the folder."""
     check_installed()
     make_folder(destination.folder)
     deadline = time.monotonic() + 60 * minutes
@@ -94,8 +88,7 @@ def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[
 def share_time(
     programs: Sequence[Program], settings: Settings, deadline: float
 ) -> Iterator[tuple[Program, Settings]]:
-    """Yield each program with settings whose time limit is its share of the time left. The programs
-    that are left get equal shares, of LEAST_SECONDS at least."""
+    """Yield each program with an equal share of the time left, LEAST_SECONDS at least."""
     for number, program in enumerate(programs):
         left = (deadline - time.monotonic()) / (len(programs) - number)
         yield program, replace(settings, seconds=max(LEAST_SECONDS, left))
@@ -147,8 +140,7 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Collector:
-    """A collection job that can be pickled and sent to another machine. `destination`: collection
-    and split of the files; its folder is not used."""
+    """A collection job for another machine; of `destination` the folder is not used."""
 
     make_space: Callable[[Program], ProgramSpace]
     destination: Destination
@@ -157,16 +149,9 @@ class Collector:
     def __call__(
         self, name: str, content: bytes, log: bytes | None, seconds: float, report: Report
     ) -> tuple[list[Finished], bytes]:
-        """Collect the programs of a file; return their outcomes, and a zip with the files.
-
-        Args:
-            name: the file's name.
-            content: the file's bytes.
-            log: zip of the log folder of an earlier collection, which is resumed. It belongs to the
-                program that is named like the file.
-            seconds: time limit for all programs of the file.
-            report: called with the elapsed seconds, the limit, and what is being done.
-        """
+        """Collect the programs of a file, by name and content, in `seconds`; return their outcomes,
+        and a zip of files. `log`: zip of an earlier collection's log, to resume the program named
+        like the file. `report` gets seconds, limit, and what is being done."""
         check_installed()
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
             path = Path(scratch) / name

@@ -81,9 +81,8 @@ class Space:
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return random configurations (at most `count`, sites), possibly with duplicates. All
-        members of a table are equally probable. Otherwise a random share of the sites gets random
-        values."""
+        """Return random configurations (at most `count`, sites), perhaps doubled: a table's members
+        evenly, or random values at a random share of the sites."""
         if self.members is not None:
             return self.members[generator.integers(len(self.members), size=count)]
         free = np.flatnonzero(self.sizes > 1)
@@ -96,9 +95,8 @@ class Space:
     def mutate(
         self, generator: np.random.Generator, configs: np.ndarray, most: int = 2
     ) -> np.ndarray:
-        """Return a neighbour of each configuration (n, sites), which differs in 1 to `most` sites.
-        A changed site gets another random choice. If its values are sizes, the choice moves by 1 or
-        2 steps."""
+        """Return a neighbour of each configuration (n, sites): 1 to `most` sites get another random
+        choice, sizes 1 or 2 steps away."""
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)
         for row in changed:
@@ -109,9 +107,8 @@ class Space:
     def cross(
         self, generator: np.random.Generator, first: np.ndarray, second: np.ndarray
     ) -> np.ndarray:
-        """Return the configuration `first` (sites,) with a connected region of sites from `second`.
-        The region has a random size. It grows breadth-first along links from a random site; if
-        there is no linked site left, it continues from another random site."""
+        """Return `first` (sites,) with a connected region of random size from `second`, grown
+        breadth-first along links from random sites."""
         wanted = int(generator.integers(1, max(2, self.sites)))
         order = generator.permutation(self.sites).tolist()
         region: set[int] = set()
@@ -151,8 +148,7 @@ class Space:
         ]
 
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
-        """Return each of `configs` (n, sites) with each setting applied. Illegal and unchanged
-        configurations are left out of the result (k, sites)."""
+        """Return configs (n, sites) with each setting applied, without illegal and equal ones."""
         if not settings:  # do not compute a table's nearest members for nothing
             return configs[:0]
         changed = []
@@ -170,12 +166,8 @@ class Space:
         return configs if self.are_legal is None else configs[self.are_legal(configs)]
 
     def nearest(self, configs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Return the positions (n,) of the table's members that are nearest to each of `configs`.
-
-        Args:
-            configs: (n, sites) any configurations.
-            allowed: (members,) bool: True for members that may be returned.
-        """
+        """Return positions (n,) of the `allowed` members (members,) nearest to configs (n,
+        sites)."""
         rows = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
         others = self._described[rows]
@@ -197,13 +189,11 @@ class Space:
         return None if self.members is None else self.describe(self.members)
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Return features (n, columns) float32 whose squared distances measure dissimilarity.
+        """Return features (n, columns) float32 whose squared distances measure dissimilarity: 2 for
+        a different name, a size's squared difference in its standard deviations.
 
-        A site with names as values adds 2 to the squared distance of two configurations if its
-        values differ. A site whose values are sizes adds the square of their difference, in
-        standard deviations over the site's values. The `broad` sites (which act on the whole
-        program) get larger weights: together they count like the other sites that a random
-        configuration changes. If there are more than COLUMNS names, some share a column.
+        All `broad` sites, which act on the whole program, together count like the others that a
+        random configuration changes. More than COLUMNS names share columns.
         """
         parts = [
             ((sizes - sizes.mean()) / (sizes.std() or 1.0))[configs[:, site]]
@@ -233,12 +223,8 @@ def draw_new(
     known: Set[str],
     parents: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return distinct configurations (at most `count`, sites) whose names are not in `known`.
-
-    Args:
-        known: names of configurations, see `name_config`.
-        parents: configurations (k, sites) to vary; None: draw at random. Unused in a table.
-    """
+    """Return distinct configurations (at most `count`, sites) with names not in `known`: variations
+    of `parents` (k, sites), or random ones, as always in a table."""
     if space.members is not None:
         return space.members[generator.permutation(space.find_unknown(known))[:count]]
     found: dict[str, np.ndarray] = {}
@@ -264,13 +250,9 @@ def find_candidates(
     fastest: np.ndarray,
     prior: Prior | None = None,
 ) -> np.ndarray:
-    """Return candidates (n, sites) whose names are not in `known`.
-
-    From a table with at most MOST unknown members, return all of them. From a larger table, return
-    MOST random unknown members and the MOST best by the prior. Without a table, return neighbours
-    of the configurations `fastest` (k, sites), `fastest` with each of the settings applied, and
-    random configurations.
-    """
+    """Return candidates (n, sites) with names not in `known`: of a table all or, above MOST, MOST
+    random ones and the prior's MOST best; else neighbours of `fastest` (k, sites), these with each
+    setting applied, and random ones."""
     if space.members is not None:
         left = space.find_unknown(known)
         return space.members[left if len(left) <= MOST else _sample(space, generator, left, prior)]
@@ -298,18 +280,10 @@ def _sample(
 def link_sites(
     edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
 ) -> np.ndarray:
-    """Return the pairs (links, 2) of neighbouring sites.
-
-    Consecutive sites at one node are neighbours, and so are the first sites of two neighbouring
-    configurable nodes. Every node of the program belongs to the configurable node from which it is
-    reached first. Two configurable nodes are neighbours if some edge connects their nodes.
-
-    Args:
-        edges: (edges, 2) the two nodes of each edge.
-        nodes: number of nodes.
-        configurable: (configurable,) the configurable nodes.
-        node: (sites,) position of each site's node among the configurable nodes.
-    """
+    """Return pairs (links, 2) of neighbouring sites: consecutive ones at a node, and first ones of
+    neighbouring configurable nodes. A program's node belongs to the configurable one that reaches
+    it first, and `edges` between nodes make these neighbours. `node`: (sites,) each site's
+    configurable node."""
     # owner (nodes,): the configurable node of each node, spread from neighbour to neighbour
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))

@@ -48,21 +48,14 @@ class Target:
     minutes: ClassVar[float] = 3  # default time limit of a program
 
     def check(self, kind: str = "") -> None:
-        """Raise InputError if this machine cannot compile for the target. `kind`: one of
-        solution.collecting.program_space.KINDS, which the target must support."""
+        """Raise InputError if this machine cannot compile for the target, or it lacks the kind."""
 
     def make_space(
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
-        """Return the space of a program's configurations, for one kind of setting.
-
-        Args:
-            kind: one of solution.collecting.program_space.KINDS.
-            varies_fastest: True if a collection varies its fastest configurations, False if it
-                draws at random.
-
-        Raises InputError if the program has nothing to set of this kind.
-        """
+        """Return the space of a program's configurations of one kind (see KINDS), for a collection
+        that varies its fastest ones or draws at random. Raises InputError if the program has
+        none."""
         raise NotImplementedError
 
     @property
@@ -73,24 +66,16 @@ class Target:
     def summarise(
         self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
     ) -> "Outcome":
-        """Return the labels of the configurations in a journal.
-
-        Args:
-            sound: the rows of configurations with correct results, with the columns of `schema`.
-            repeats: the timed runs, with the columns of timing.SCHEMA.
-            state: the journal's summary, which has at least the entries of Labelling.describe.
-        """
+        """Return labels of configurations: `sound` rows (columns of `schema`), timed runs
+        (timing.SCHEMA), and the journal's summary, with at least the entries of
+        Labelling.describe."""
         raise NotImplementedError
 
     def open_workers(
         self, limits: "Limits", processes: int | None = None
     ) -> "AbstractContextManager[LabelWorkers]":
-        """Open the processes that label configurations.
-
-        Args:
-            limits: for each compilation.
-            processes: number of parallel compilations, if labels are estimated; None: one per core.
-        """
+        """Open the processes that label configurations, with `limits` for each compilation and
+        `processes` parallel ones if labels are estimated (None: one per core)."""
         raise NotImplementedError
 
 
@@ -100,8 +85,7 @@ def list_names() -> list[str]:
 
 
 def parse_target(text: str) -> Target:
-    """Return the target with this name: cpu, tpu:v2, tpu:v3 and so on. Raises InputError if there
-    is none."""
+    """Return the target named cpu, tpu:v2, tpu:v3 and so on; InputError if there is none."""
     family = text.partition(":")[0]
     if family not in TARGETS or text not in _find_class(family).NAMES:
         names = ", ".join(list_names())
@@ -145,14 +129,12 @@ class Labelling(Protocol):
     batch: int  # number of configurations that are compiled in parallel
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default configuration, and again those that an earlier session found sound. A
-        configuration is sound if it compiles and its results are correct. `wanted`: number of
-        configurations to label. Raises InputError if the default cannot be compiled."""
+        """Compile the default, and what an earlier session found sound (compiled, with correct
+        results). Raises InputError if the default cannot be compiled."""
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
-        """Return up to `count` untried configurations (k, sites); fewer if no more exist. `wanted`:
-        number of sound configurations (compiled, with correct results) at which the current round
-        of drawing began; it identifies the round."""
+        """Return up to `count` untried configurations (k, sites). `wanted`, the number of sound
+        ones when the round of drawing began, identifies the round."""
 
     def label(self, configs: "np.ndarray") -> None:
         """Compile configurations (k, sites), and write their status into the journal."""

@@ -47,9 +47,8 @@ class Outcome:
 
     @property
     def nanoseconds(self) -> np.ndarray:
-        """Return labels (configs,) in nanoseconds: the larger of the two halves' smallest times.
-        Noise only makes runs slower, so a fast run that one half alone has seen is an error of the
-        clock."""
+        """Return labels (configs,): the larger of both halves' smallest times, since a fast run
+        that one half alone saw is the clock's error."""
         return self.halves.max(axis=0)
 
     @property
@@ -69,8 +68,7 @@ def choose_runs(nanoseconds: int) -> int:
 
 
 def summarise(repeats: pl.DataFrame, clock: str) -> Outcome:
-    """Return the outcome of all configurations that were timed in both halves. `repeats`: the timed
-    runs, with SCHEMA's columns. `clock`: cpu or wall: which of the measured times to use."""
+    """Return the outcome of configurations timed in both halves by the `clock` cpu or wall."""
     smallest = (
         repeats.group_by("config", "half", maintain_order=True)
         .agg(pl.col(f"{clock}_ns").min().alias("ns"))

@@ -74,8 +74,8 @@ class CompilerSettings(RankerSettings):
 
 
 class CompilerRanker(Ranker):
-    """Asks the compiler about a graph's configurations. The score of a configuration depends on
-    those that are scored together with it, because they share one budget of compilations."""
+    """Asks the compiler about a graph's configurations. Scores depend on the list, whose
+    configurations share a budget of compilations."""
 
     reads_program_order = True
 

@@ -13,8 +13,7 @@ EXPERIMENT = Experiment(
     name="tile_gnn_001",
     collections=TILE,
     ranker=TileGnnSettings(
-        dropout=0.3,
-        training=TrainingSettings(graphs_per_step=16, min_steps=10, weight_decay=1e-2),
+        dropout=0.3, training=TrainingSettings(graphs_per_step=16, min_steps=10, weight_decay=1e-2)
     ),
     seeds=(0, 1, 2),
 )

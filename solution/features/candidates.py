@@ -44,14 +44,8 @@ class NothingToChooseError(InputError):
 
 
 def draw_sites(generator: np.random.Generator, sites: int, most: int | None = None) -> np.ndarray:
-    """Return the positions (k,) of the parameters that a configuration changes, without repeats.
-
-    The search spaces of solution.collecting use this function as well.
-
-    Args:
-        sites: number of parameters that a configuration can set.
-        most: change 1 to `most` of them; None: a share from SHARES, uniform on a logarithmic scale.
-    """
+    """Return the sites (k,) that a configuration changes, without repeats: 1 to `most` of `sites`,
+    or a share from SHARES, uniform in its logarithm. Search spaces use it, too."""
     if most is None:
         share = np.exp(generator.uniform(*np.log(SHARES)))
         count = max(1, int(generator.binomial(sites, share)))
@@ -61,9 +55,8 @@ def draw_sites(generator: np.random.Generator, sites: int, most: int | None = No
 
 
 def make_candidates(graph: Graph, count: int = DEFAULT, seed: int = 0) -> Graph:
-    """Return the program with new configurations, at most `count` distinct ones. Raises
-    NothingToChooseError if nothing in the program can be configured, InputError if the count is out
-    of range."""
+    """Return the program with at most `count` distinct new configurations. Raises
+    NothingToChooseError if none is possible, InputError if the count is out of range."""
     if not 1 <= count <= MOST:
         raise InputError(f"--configs is {count}, expected a number from 1 to {MOST:,}.")
     generator = np.random.default_rng(seed)
@@ -94,8 +87,7 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not. A
-    tensor of more than six dimensions gets 0, because a configuration has only six slots."""
+    """Return ranks (configurable, 3) of tensors whose layout may be set; 0: none, or above six."""
     repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
     ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
     nodes = np.stack([list_tensors(repaired, name) for name in LAYOUT_TENSORS], axis=1)
@@ -103,8 +95,7 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
-    """Return configuration `number` (configurable, 3, 6) int8. Number 0 is the compiler's default;
-    odd numbers are random, even ones near the default."""
+    """Return configuration `number` (configurable, 3, 6): 0 the default, odd random, even near."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout
@@ -134,8 +125,7 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 
 def divide(size: int) -> list[int]:
-    """Return, ascending, the divisors d of `size` for which d or size / d is at most MAX_FACTOR.
-    These are all divisors if the size is at most MAX_FACTOR squared."""
+    """Return, ascending, divisors d of `size` with d or size / d at most MAX_FACTOR."""
     largest = min(isqrt(size), MAX_FACTOR)
     small = [number for number in range(1, largest + 1) if size % number == 0]
     return sorted({*small, *(size // number for number in small)})

@@ -52,8 +52,7 @@ contractions = PerGraph(_find_contractions)
 
 
 def mark_contractions(graph: Graph) -> Graph:
-    """Write the contracted dimensions of dots into the columns of convolutions. The graph must have
-    correct padding (repair_padding)."""
+    """Write dots' contracted dimensions into columns of convolutions; padding must be correct."""
     summed = contractions(graph)
     features = graph.node_features.copy()
     is_dot = graph.node_opcodes == OPCODE_IDS["dot"]

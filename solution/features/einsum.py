@@ -14,8 +14,7 @@ Dimensions = tuple[int, ...]
 
 
 class Einsum(NamedTuple):
-    """A letter (an integer) for each dimension of a dot. Letters that are missing in the output are
-    contracted."""
+    """A letter (an integer) for each dimension of a dot; those not in the output are contracted."""
 
     left: Dimensions
     right: Dimensions
@@ -37,8 +36,7 @@ class Einsum(NamedTuple):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the left operand contracts its last and the right one its first dimensions. Batch
-        dimensions, which come first, do not count. This is the usual matrix product."""
+        """Whether the left sums its last dimensions and the right its first, the batch apart."""
         left, right = self.summed
         batch = len(self.batch)
         ends, begins = len(self.left) - len(left), batch + len(right)
@@ -54,16 +52,11 @@ def label_dot(
     is_alike: bool = False,
     summed: tuple[Dimensions, Dimensions] | None = None,
 ) -> Einsum | None:
-    """Label a dot whose operands and output have these sizes; None if no labels fit.
+    """Label a dot of these sizes; None if no labels fit. Of several labellings prefer the fewest
+    batch dimensions, which come first; contract the left's last and the right's first dimensions.
 
-    If sizes repeat, several labellings fit. Then prefer the fewest batch dimensions, which come
-    first; contract the last dimensions of the left operand and the first ones of the right, because
-    products are mostly written so.
-
-    Args:
-        is_alike: both operands were computed in the same way, so the same dimensions of both are
-            contracted if that fits, as in the product of queries and keys.
-        summed: the contracted dimensions of both operands, if a module states them.
+    `is_alike`: prefer equal contracted dimensions, as of queries and keys. `summed`: contracted
+    dimensions of both, if a module states them.
     """
     for batch in range(min(len(left), len(right), len(output)) + 1):
         count, odd = divmod(len(left) + len(right) - len(output) - batch, 2)
@@ -89,9 +82,8 @@ def label_dot(
 
 
 def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -> list[Dimensions]:
-    """List the ways to label the dimensions of an operand with the letters `kept`. The first
-    `batch` letters may label any dimensions, the others label dimensions in order. The remaining
-    dimensions are contracted, and get the next letters in ascending order of size."""
+    """List ways to label an operand with the letters `kept`: the first `batch` on any dimensions,
+    the others in order; the rest is contracted, with next letters by ascending size."""
     found = []
     for summed in combinations(range(len(shape)), len(shape) - len(kept)):
         rest = [axis for axis in range(len(shape)) if axis not in summed]
@@ -115,9 +107,8 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 
 @lru_cache(maxsize=1 << 14)
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
-    """Return the number of products that each output element of a dot sums. Unlike label_dot it
-    accepts an operand's dimensions in any order. None if nothing fits; if several solutions fit,
-    the one with the smallest batch counts."""
+    """Return how many products each output element sums, with operands' dimensions in any order and
+    the smallest batch; None if nothing fits."""
     for batch in range(len(output) + 1):
         # with `batch` batch dimensions, the right free dimensions can begin at one position only
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
@@ -131,8 +122,7 @@ def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int 
 
 
 def _take(sizes: Dimensions, taken: Dimensions) -> list[int] | None:
-    """Return `sizes` without the sizes in `taken`, ascending; None if a size in `taken` is
-    missing."""
+    """Return `sizes` without those in `taken`, ascending; None if one is missing."""
     left = sorted(sizes)
     for size in taken:
         if size not in left:

@@ -42,13 +42,8 @@ Label = Callable[[int, int, int], Einsum | None]
 def find_gradients(
     graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
 ) -> dict[int, Dot]:
-    """Return, by node, the dots that are gradients of other dots.
-
-    Args:
-        ranks: (nodes,) the ranks of the output tensors.
-        guess: the left and right operand of each dot, guessed from shapes.
-        label: labels a dot with einsum letters by its shapes.
-    """
+    """Return, by node, the dots that are gradients of others. `ranks`: (nodes,) of outputs.
+    `guess`: operands by shapes. `label`: labels a dot by shapes."""
     dots = Dots(graph, ranks, guess, label)
     found: dict[int, Dot] = {}
     for node in sorted(guess):
@@ -61,8 +56,7 @@ def find_gradients(
 
 
 def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
-    """Return the dimensions that a dot contracts in its left and right operand, ascending. None if
-    the graph was not read from a module: only a module states them."""
+    """Return both operands' contracted dimensions, ascending; None if no module states them."""
     if graph.summed is None:
         return None
     left, right = (tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
@@ -70,9 +64,8 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """A group of dots that read the tensor `kept` and are decided together. The dots have equal
-    shapes. The other tensor that each dot reads, its slope, has the same shape and is computed by
-    the same operation for all of them."""
+    """Dots of equal shapes that read `kept`, decided together: their other tensors (slopes) have
+    one shape and operation."""
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
@@ -88,9 +81,8 @@ class Alike:
 
 
 class Dots:
-    """The dots of a graph, indexed by the tensors that they read. The time grows about linearly
-    with the number of dots, even if thousands read one tensor: similar dots are compared as one
-    group (Alike), and dots recognised as gradients leave their group."""
+    """A graph's dots by tensors read. Time is about linear in dots, even if thousands read one
+    tensor: similar ones form a group (Alike), and recognised gradients leave theirs."""
 
     def __init__(
         self, graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
@@ -123,13 +115,9 @@ class Dots:
         self._is_open[node] = False
 
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
-        """Yield the dots that are gradients of a dot's operands.
-
-        They are yielded only if both operands have a gradient, or if shapes alone determine what
-        each gradient contracts. Call this for dots in ascending order. A closed dot (one recognised
-        as a gradient already) is yielded only if an open dot reads the same candidate for the
-        gradient of the output.
-        """
+        """Yield the gradients of a dot's operands, if both have one or shapes determine what they
+        contract; call in ascending order. A closed dot (already a gradient) counts only if an open
+        one reads the same gradient of the output."""
         if dot.left == dot.right:
             return
         for slope in self._list_slopes(dot):
@@ -163,12 +151,9 @@ class Dots:
         return groups
 
     def _list_slopes(self, dot: Dot) -> list[int]:
-        """List the tensors that may be the gradient of a dot's output, ascending.
-
-        Such a tensor depends on the dot. The later dots that read it and are no known gradients
-        must fit as gradients of both operands, or of one operand if shapes alone determine what
-        these later dots contract.
-        """
+        """List tensors, ascending, that may be the gradient of a dot's output: they depend on it,
+        and later open dots that read them fit as gradients of both operands, or of one if shapes
+        determine what they contract."""
         certain, others = [], []
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
             for group in self._groups.get((kept, self._shape(dot.node)), ()):
@@ -183,16 +168,14 @@ class Dots:
         return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
 
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
-        """Return the labellings of a group's first dot that fit as the gradient of `wanted`. At
-        most two are tried: one for each order of the operands of the group's dot."""
+        """Return labellings of a group's first dot as the gradient of `wanted`, one per order."""
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
         ]
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
-        """Return True if, by shapes alone, the dots of a group contract the dimensions of `way`.
-        `way`: the group's first dot, labelled as a gradient."""
+        """Return True if shapes alone give the group's dots the contraction of `way`."""
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -200,12 +183,9 @@ class Dots:
         return told is not None and told.summed == way.letters.summed
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
-        """Return the dot `node` labelled as the gradient of `wanted`; None if it does not fit.
-
-        Args:
-            dot: a dot before `node`, which reads `wanted`.
-            slope: the operand of `node` that is the gradient of the output of `dot`.
-        """
+        """Return the dot `node` labelled as the gradient of `wanted`, which the earlier `dot`
+        reads, with its operand `slope` as the gradient of that one's output; None: it does not
+        fit."""
         ways = self._order(dot, node, slope, wanted)
         fitting = [way for way in ways if self._fits(dot, way, wanted)]
         if len(fitting) < 2:
@@ -230,8 +210,7 @@ class Dots:
         ]
 
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
-        """Return True if the labelled gradient `way` has the shape of its dot. If a module states
-        the contracted dimensions of the dot, `way` must have the same ones."""
+        """Return True if the gradient `way` has its dot's shape, and a module's dimensions."""
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
             kept, other = dot.letters.right, dot.right
@@ -241,8 +220,7 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that equals the gradient's dimensions, or -1. The
-        dimensions are compared in their order after the transposes that follow the dot."""
+        """Return the last of `goals` that equals the gradient's dimensions after transposes."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
@@ -257,8 +235,7 @@ class Dots:
         return told is not None and told.summed == gradient.letters.summed
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters of the tensor before the transposes that compute `node`. `letters`:
-        the letters of `node`."""
+        """Return the letters before the transposes that compute `node`, of its `letters`."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
@@ -268,8 +245,7 @@ class Dots:
         return letters
 
     def _follow(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters of a tensor after the transposes that follow, each its only reader.
-        `letters`: the letters of `node`, the tensor before the transposes."""
+        """Return the letters after the transposes that follow `node`, each the only reader."""
         while len(self._consumers.at(node)) == 1:
             (reader,) = self._consumers.at(node).tolist()
             order = self._order_of(reader)
@@ -293,9 +269,8 @@ class Dots:
 
 
 class Ancestors:
-    """Find the tensors that depend on a dot, as the gradient of its output mostly does. One sweep
-    over all nodes finds the dependants of a whole block of dots: each node has an integer with one
-    bit for each dot of the block."""
+    """Find tensors that depend on a dot, as its output's gradient mostly does, in one sweep for a
+    block of dots: a bit for each in every node's integer."""
 
     def __init__(self, graph: Graph, guess: dict[int, tuple[int, int]]) -> None:
         self._dots = np.array(sorted(guess), np.int64)
@@ -343,8 +318,7 @@ class Ancestors:
         return np.ascontiguousarray(unpacked.T).astype(bool)
 
     def _follows(self, slope: int, dot: int) -> bool:
-        """Return True if a slope depends on a dot, by a backward search, which works for any
-        edges."""
+        """Return True if a slope depends on a dot, by a backward search."""
         seen, waiting = {slope}, [slope]
         while waiting:
             for read in self._producers.at(waiting.pop()).tolist():

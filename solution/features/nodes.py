@@ -32,9 +32,8 @@ ENCODINGS = ("logarithms", "plain")
 
 
 def numeric_features(graph: Graph) -> np.ndarray:
-    """Return features (nodes, NUM_NUMERIC) float32, unscaled, of a graph with correct padding.
-    These are the 140 columns of the file, and: rank, bytes, operations, operands, consumers,
-    configurable."""
+    """Return unscaled features (nodes, NUM_NUMERIC) float32 with correct padding: the file's 140
+    and rank, bytes, operations, operands, consumers, configurable."""
     consumers = np.bincount(graph.edges[:, 1], minlength=graph.num_nodes)
     operands = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
     configurable = np.zeros(graph.num_nodes)

@@ -78,9 +78,8 @@ def _fix(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Operands:
-    """The two tensors that a convolution, dot or reshape reads. They are named as in a
-    configuration (solution.domain.vocabulary.LAYOUT_TENSORS): "kernel" means the second operand,
-    such as the weights of a convolution. Elsewhere a kernel is a fused program."""
+    """The tensors that a convolution, dot or reshape reads, named as in LAYOUT_TENSORS: "kernel" is
+    the second operand, such as weights."""
 
     # (nodes,) first operand of a convolution, dot or reshape, a node id; NONE for other nodes
     input: np.ndarray
@@ -107,8 +106,7 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Return the einsum letters of a dot with these operands; None if no letters fit. They follow
-    from the shapes, and from the contracted dimensions if a module states them."""
+    """Return the einsum letters of a dot, by shapes and what a module states; or None."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     is_alike = _is_alike(graph, left, right)
@@ -116,8 +114,7 @@ def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) ->
 
 
 def _is_alike(graph: Graph, left: int, right: int) -> bool:
-    """Tell if two tensors may be queries and keys: three or more dimensions, computed alike. Alike
-    means by the same operation and, for a transpose, with the same permutation."""
+    """Tell if tensors may be queries and keys: of rank three or more, and computed alike."""
     made = graph.node_opcodes[left], graph.node_opcodes[right]
     listed = graph.node_features[[left, right], vocabulary.DIMENSIONS]
     is_alike = made[0] == made[1] and made[0] in MADE_ALIKE and (listed[0] == listed[1]).all()
@@ -125,9 +122,8 @@ def _is_alike(graph: Graph, left: int, right: int) -> bool:
 
 
 def _guess(graph: Graph) -> Operands:
-    """Return input and kernel of each node, guessed from shapes alone. The ordered pair whose
-    shapes fit best wins. Among equal fits the larger operand is the input, then the one with the
-    lower number."""
+    """Return input and kernel of each node by shapes: the pair that fits best; of equals, the
+    larger operand, then the lower number is the input."""
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
     fits = {
         OPCODE_IDS["convolution"]: _fit_convolution,
@@ -197,9 +193,8 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Score how well a dot fits operands of `shapes` (2, 6), left and right; high is good. A dot's
-    output has the left operand's dimensions first and the right operand's last. If both orders of
-    the operands are possible, the one that is a usual matrix product scores higher."""
+    """Score how well a dot fits `shapes` (2, 6), left and right. Its output has the left's
+    dimensions first; of both orders the usual matrix product scores higher."""
     three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
     left, right, output = three
     if len(output) == 0:
@@ -235,8 +230,8 @@ def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return the number of terms (nodes,) that each output element sums. For a convolution, this is
-    (elements of the kernel) / (output features)."""
+    """Return the terms (nodes,) that each output element sums; a convolution's: elements of the
+    kernel over output features."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -264,8 +259,7 @@ def configurable_shares(graph: Graph) -> np.ndarray:
 
 
 def tensor_shares(graph: Graph) -> np.ndarray:
-    """Return the bytes of each configurable node's output, input and kernel (configurable, 3), over
-    the sum of all these bytes. A copy costs in proportion to the tensor's size."""
+    """Return shares of output, input and kernel (configurable, 3) in the sum of all bytes."""
     size, operands = num_bytes(graph), find_operands(graph)
     read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
     tensors = np.stack([size, *read], axis=1)[graph.configurable]

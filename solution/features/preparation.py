@@ -36,8 +36,7 @@ VERSION = 1  # increase it when the same files are prepared differently
 
 
 def repair_padding(graph: Graph) -> Graph:
-    """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1. For a
-    tensor of more than six dimensions only the first six are kept."""
+    """Set unused slots of layouts, `dimensions` and convolutions to -1; keep six dimensions."""
     ranks = tensor_ranks(graph)
     features = graph.node_features.copy()
     _leave_out_later(features, graph.node_opcodes)
@@ -80,9 +79,8 @@ def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
 
 
 def _leave_out_later(features: np.ndarray, opcodes: np.ndarray) -> None:
-    """Drop the numbers of dimensions after the sixth, in place. Layouts and transposes stay
-    permutations: missing dimensions are appended, in descending order for a layout, ascending for a
-    transpose. Other lists are filled with 0, as in the files."""
+    """Drop dimensions after the sixth in place. Layouts (descending) and transposes (ascending) get
+    missing ones appended; other lists 0, as in the files."""
     orders, lists = vocabulary.NODE_LAYOUT, vocabulary.DIMENSIONS
     for columns in (orders, lists):
         for node in np.flatnonzero((features[:, columns] >= MAX_RANK).any(axis=1)):
@@ -101,17 +99,15 @@ def _pad(features: np.ndarray, columns: slice, used: np.ndarray) -> None:
 
 
 def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
-    """Keep the nodes within `hops` edges of a configurable node, in either direction. Edges between
-    kept nodes stay, and so does the order of nodes. A tile graph is returned whole."""
+    """Keep, in order, the nodes within `hops` edges of a configurable node; all of a tile graph."""
     if len(graph.configurable) == 0:
         return graph
     return keep_nodes(graph, np.flatnonzero(neighbourhood(graph, hops)))
 
 
 def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
-    """Keep the nodes `kept` (k,), in this order, and the edges between them. All configurable nodes
-    must be among them. If nothing changes, return the same graph, whose results are cached already
-    (PerGraph)."""
+    """Keep the nodes `kept` (k,), all configurable ones among them, in this order; the same graph
+    (whose results are cached) if nothing changes."""
     if np.array_equal(kept, np.arange(graph.num_nodes)):
         return graph
     position = np.full(graph.num_nodes, -1)
@@ -128,9 +124,8 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
-    """Prune, but merge each connected component of the pruned nodes into one virtual node. A
-    virtual node has the mean features of the nodes that it replaces, their edges to kept nodes
-    without repetitions, and the opcode vocabulary.VIRTUAL."""
+    """Prune, but merge each connected component of pruned nodes into a node of their mean features,
+    their edges to kept nodes without repetitions, and the opcode vocabulary.VIRTUAL."""
     if len(graph.configurable) == 0:
         return graph
     keep = neighbourhood(graph, hops)

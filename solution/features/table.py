@@ -57,11 +57,7 @@ OPTION_FEATURES = {(*options,): _list_columns(options) for options in OPTION_SET
 
 
 def feature_rows(graph: Graph) -> np.ndarray:
-    """Return the features of each configuration, in order; list_features names the columns.
-
-    Returns:
-        (configs, columns) float32.
-    """
+    """Return the features (configs, columns) float32; list_features names the columns."""
     with naming(graph):
         if graph.options is not None:
             return _option_rows(graph)

@@ -62,8 +62,8 @@ class Model:
     preparation: Preparation
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Prepare a graph and return its scores (num_configs,) float32; lower is faster. The graph
-        comes from a file, or from a prepared data set that keeps at least the nodes needed."""
+        """Prepare a graph with all nodes needed; return scores (num_configs,) float32, lower is
+        faster."""
         return self.ranker.predict(self.preparation(graph))
 
 
@@ -77,8 +77,7 @@ def kind_of(settings: RankerSettings) -> str:
 
 
 def describe_settings(settings: RankerSettings) -> dict[str, Any]:
-    """Return {"kind": ..., "settings": fields by name} with plain values that JSON can hold. Raises
-    InputError if a field's value cannot be written as JSON."""
+    """Return {"kind": ..., "settings": fields by name} as JSON values, or raise InputError."""
     described = {
         name: describe_settings(value) if isinstance(value, RankerSettings) else _plain(value)
         for name, value in ((name, getattr(settings, name)) for name in _names(type(settings)))
@@ -96,9 +95,8 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
 def read_settings(
     record: Mapping[str, Any], users: Sequence[RankerSettings] = ()
 ) -> RankerSettings:
-    """Return the settings that `describe_settings` turned into `record`. `users`: settings of a
-    user's experiments; `record` may be of one of their classes. Raises InputError if no class is
-    known for the kind in `record`, or if a field does not fit it."""
+    """Return the settings that `describe_settings` turned into `record`, of our classes or those of
+    `users`. Raises InputError if no class is known or a field does not fit."""
     kind = record.get("kind")
     found = _find_class(kind, users)
     values = record.get("settings")
@@ -121,16 +119,8 @@ def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path
 
 
 def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
-    """Load a model from its folder.
-
-    Args:
-        users: settings of a user's experiments; the model may have settings of one of their
-            classes.
-
-    Raises:
-        InputError: there is no model, the model is damaged or of an unknown kind, or the model
-            needs another preparation of graphs than this version of the program makes.
-    """
+    """Load a model; `users` are settings of a user's experiments. Raises InputError if there is
+    none, it is damaged or of an unknown kind, or needs graphs prepared in another way."""
     path = folder / RECORD
     record = read_record(path, "a model")
     check_files(folder, record.get("files"), path)

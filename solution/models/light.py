@@ -52,8 +52,7 @@ KINDS = {
 
 
 def load_light(folder: Path) -> LightModel:
-    """Load a model that predicts without torch. Raises InputError if it is damaged or of a kind
-    that needs torch."""
+    """Load a model without torch; InputError if it is damaged or of a kind that needs torch."""
     path = folder / RECORD
     record = read_record(path, "a model")
     check_files(folder, record.get("files"), path)
@@ -70,8 +69,7 @@ def load_light(folder: Path) -> LightModel:
 
 
 def read_weights(folder: Path) -> tuple[Weights, Scalers]:
-    """Return a net's weights by parameter name, and the scalers of its feature tables by table
-    name."""
+    """Return a net's weights by parameter, and the scalers of its feature tables by table."""
     tensors = load_file(folder / WEIGHTS)
     weights = {
         name.removeprefix(NET): np.ascontiguousarray(tensor, np.float32)

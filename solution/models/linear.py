@@ -94,9 +94,8 @@ class LassoSettings(LinearSettings):
 
 
 class LinearRanker(Ranker):
-    """Scores configurations by a weighted sum of the columns of the feature table. Scores of
-    layouts depend on the configurations that are scored together, because the table contains how
-    frequent layouts are among them."""
+    """Scores by a weighted sum of the feature table's columns. Scores of layouts depend on the
+    list, because the table contains how frequent layouts are in it."""
 
     scores_beside_a_list = True
 
@@ -142,8 +141,7 @@ class LinearRanker(Ranker):
         return normalised_rank(runtimes)
 
     def contributions(self, rows: np.ndarray) -> np.ndarray:
-        """Return standardised columns times their weights: (rows, columns), which sum to the
-        scores. `rows`: (rows, columns) of the feature table, not standardised."""
+        """Return standardised columns times weights (rows, columns), which sum to the scores."""
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it predicts")
         return self.scaler_(rows).astype(np.float64) * self.weights_
@@ -167,8 +165,7 @@ class LinearRanker(Ranker):
         return self
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
-        """Return the regression, fitted to all rows with the penalty that is best on held-out
-        graphs. `groups`: (rows,) the index of each row's graph."""
+        """Return the regression with the penalty that is best on held-out graphs, fitted to all."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import GridSearchCV, GroupKFold
 

@@ -21,24 +21,21 @@ class TrainingRows:
 
 
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
-    """Return how many distinct configurations each graph may add to a training table. It is max(2,
-    min(max_configs, max_rows / graphs)), where `graphs` is the number of graphs."""
+    """Return max(2, min(max_configs, max_rows / graphs)): configurations of a graph in a table."""
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
 
 def choose_all_rows(
     graphs: Sequence[Graph], max_configs: int, max_rows: int, seed: int
 ) -> list[TrainingRows]:
-    """Choose configurations to train on from each graph: at most `max_configs` distinct ones per
-    graph, and roughly `max_rows` over all graphs (but at least two per graph)."""
+    """Choose configurations of each graph, at most `max_configs` and about `max_rows` in all."""
     limit = share_rows(max_configs, max_rows, len(graphs))
     return [choose_rows(graph, limit, seed) for graph in graphs]
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
-    """Draw at most `limit` distinct configurations of a graph, with all duplicates of each. None
-    takes all configurations. Duplicates stay because features count them: a layout that is frequent
-    among the candidates is likely fast. Raises ValueError if the graph has no labels."""
+    """Draw at most `limit` distinct configurations (None: all), with their duplicates, because
+    features count them: a frequent layout is likely fast. Raises ValueError without labels."""
     if graph.runtimes is None:
         raise ValueError(f"{graph.name} has no labels to learn from")
     runtimes = graph.distinct.mean(graph.runtimes)
@@ -51,8 +48,7 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
 
 
 def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
-    """Return ranks (configs,), from near 0 (fastest) to near 1 (slowest); ties share their mean
-    rank."""
+    """Return ranks (configs,), near 0 (fastest) to near 1 (slowest); ties share their mean."""
     # imported here, because it is slow to import and prediction does not need it
     from scipy.stats import rankdata
 
@@ -66,6 +62,5 @@ def scaled_runtime(runtimes: np.ndarray) -> np.ndarray:
 
 
 def relevance(runtimes: np.ndarray, levels: int) -> np.ndarray:
-    """Return relevance grades (configs,) int32 for lambdarank: levels - 1 the fastest, 0 the
-    slowest. Each grade has about equally many configurations."""
+    """Return grades (configs,) int32 for lambdarank, levels - 1 the fastest, equally frequent."""
     return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

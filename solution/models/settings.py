@@ -44,8 +44,7 @@ def check_penalties(setting: str, value: Any) -> None:
 
 
 def check_net(settings: object) -> None:
-    """Raise InputError if a net of these settings would be unreasonably large. A model's file may
-    come from anywhere, and a few bytes of it can request a net of any size."""
+    """Raise InputError if a net of these settings, perhaps from any file, would be too large."""
     for name, most in SIZES.items():
         value = getattr(settings, name, None)
         if isinstance(value, int):

@@ -36,8 +36,8 @@ class TableSettings(RankerSettings):
 
     @abstractmethod
     def fit_rows(self, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Return weights, an array of any shape, fitted to rows (rows, columns) and ranks (rows,).
-        Ranks lie between -0.5, the fastest configuration of a graph, and 0.5, the slowest."""
+        """Return weights, any array, fitted to rows (rows, columns) and ranks (rows,), from -0.5 (a
+        graph's fastest configuration) to 0.5."""
 
     @abstractmethod
     def score_rows(self, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -48,9 +48,8 @@ class TableSettings(RankerSettings):
 
 
 class TableRanker(Ranker):
-    """Fits and applies the two functions of a TableSettings to feature tables. Scores depend on the
-    configurations that are scored together: columns are centred on their mean, and for layouts the
-    table contains how frequent layouts are among them."""
+    """Fits and applies the functions of a TableSettings to feature tables. Scores depend on the
+    list: columns are centred on its mean and count how frequent layouts are in it."""
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
         self.settings = settings
@@ -112,8 +111,7 @@ class TableRanker(Ranker):
 
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
-    """Return scores (rows,) as float32. If float32 would make different integers equal, return the
-    ranks of the scores instead."""
+    """Return scores (rows,) as float32, or ranks of integers that it would make equal."""
     narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)

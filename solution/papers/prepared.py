@@ -66,8 +66,7 @@ class ContractionSettings(PointwiseSettings):
 
 
 class ContractionRanker(PointwiseRanker):
-    """Boosted trees that predict the normalised rank of a layout's runtime. A score depends on the
-    list of configurations that are scored together."""
+    """Boosted trees that predict a layout's normalised rank. Scores depend on the list."""
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         check_no_options(graph)

@@ -52,18 +52,7 @@ from solution.models.nets.devices import send
 from solution.models.nets.layers import attend
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.node_subsets import (
-    CHUNK_VALUES,
-    NUM_LAYOUT,
-    OPCODE_WIDTH,
-    NodeInputs,
-    NodeNet,
-    NodeRanker,
-    NodeRankerSettings,
-    NodeRows,
-    NodeSettings,
-    layout_numbers,
-)
+from solution.papers import node_subsets
 from solution.papers.tpugraphs import NUM_CONFIG, KernelInputs, prepare_kernel
 
 SLOPE = 0.2
@@ -110,8 +99,7 @@ class ResidualLayer(nn.Module):
 
 class ResidualBody(nn.Module):
     """Optional attention, then the residual layers. Shapes: x (nodes, configs, width), told (nodes,
-    configs, k): the configuration's inputs of each node, edge_index (2, edges) in either direction
-    -> as x."""
+    configs, k) as in ResidualLayer, edge_index (2, edges) in either direction -> as x."""
 
     def __init__(self, width: int, told: int, rounds: int, *, attention: bool) -> None:
         super().__init__()
@@ -129,8 +117,7 @@ class ResidualBody(nn.Module):
 
 def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Return the entries of Â = D^-1/2 (A + I) D^-1/2: indices (2, edges + nodes), and weights.
-    Like torch_geometric's gcn_norm, but without its search for self-loops, which would make the CPU
-    wait for the GPU."""
+    Unlike gcn_norm, it never makes the CPU wait for a GPU."""
     loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
     source, target = indices = torch.cat([edges, loops], dim=1)
     counts = torch.ones(indices.shape[1], device=edges.device)
@@ -141,9 +128,8 @@ def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def attend_to_itself(x: Tensor) -> Tensor:
-    """Return softmax(x x^T) x over the nodes, in each configuration separately. This is attention
-    without projections or scale, like Keras' `Attention()([x, x])`. Shapes: x (nodes, configs,
-    width) -> as x."""
+    """Return softmax(x x^T) x over the nodes of each configuration, x (nodes, configs, width):
+    attention without projections or scale, like Keras' `Attention()([x, x])`."""
     rows = x.transpose(0, 1)
     return attend(rows, rows, rows, scale=1.0).transpose(0, 1)
 
@@ -155,20 +141,16 @@ def drop_edges(edges: Tensor, share: float) -> Tensor:
 
 
 def penalise(net: nn.Module, pooled: Tensor) -> Tensor:
-    """Return the unweighted L2 term: squares of all MLP weights and of the pooled activations.
-
-    Biases do not count. Pooling has no weights, so its output is penalised, like Keras' activity
-    regulariser: the squares, averaged over graphs and configurations.
-
-    Shapes: pooled (configs, graphs, width) -> ().
-    """
+    """Return the unweighted L2 term (): squares of all MLP weights (not biases) and of the
+    activations `pooled` (configs, graphs, width), averaged over graphs and configurations, like
+    Keras' activity regulariser, because pooling has no weights."""
     products = [module for module in net.modules() if isinstance(module, nn.Linear)]
     weights = torch.stack([product.weight.square().sum() for product in products]).sum()
     return weights + pooled.float().square().sum(dim=-1).mean()
 
 
 @dataclass(frozen=True)
-class ResidualSettings(NodeRankerSettings):
+class ResidualSettings(node_subsets.NodeRankerSettings):
     """Settings of the residual net."""
 
     width: int = 64
@@ -176,42 +158,45 @@ class ResidualSettings(NodeRankerSettings):
     attention: bool = True  # attention among all nodes, before the residual layers
     edges: float = 0.8  # share of the edges kept at each training step
     l2: float = 1e-4  # weight of the L2 term of MLP weights and of the pooled activations
-    nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=100))
+    nodes: node_subsets.NodeSettings = field(
+        default_factory=lambda: node_subsets.NodeSettings(trained=100)
+    )
     training: TrainingSettings = TRAINING
 
     def build(self, seed: int) -> "ResidualRanker":
         return ResidualRanker(self, seed)
 
 
-class ResidualRanker(NodeRanker[ResidualSettings, NodeInputs]):
+class ResidualRanker(node_subsets.NodeRanker[ResidualSettings, node_subsets.NodeInputs]):
     """The residual net as a Ranker."""
 
     def make_net(self) -> "ResidualNet":
         return ResidualNet(self.settings)
 
 
-class ResidualNet(NodeNet):
+class ResidualNet(node_subsets.NodeNet):
     """Scores configurations of layout graphs."""
 
     def __init__(self, settings: ResidualSettings) -> None:
         super().__init__(settings.nodes, settings.width)
         width = settings.width
         self.edges, self.l2 = settings.edges, settings.l2
-        self.rows = NodeRows(width, activation=leaky_relu)
-        self.body = ResidualBody(width, NUM_LAYOUT, settings.rounds, attention=settings.attention)
+        self.rows = node_subsets.NodeRows(width, activation=leaky_relu)
+        self.body = ResidualBody(
+            width, node_subsets.NUM_LAYOUT, settings.rounds, attention=settings.attention
+        )
         self.readout = LeakyMlp(width, width, 1)
 
-    def embed(self, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-        """Return the embeddings (len(configs), width): the mean over the nodes that `take`
-        chose."""
-        given = layout_numbers(inputs, configs)
+    def embed(self, inputs: node_subsets.NodeInputs, configs: np.ndarray) -> Tensor:
+        """Return embeddings (len(configs), width): the mean over the nodes that `take` chose."""
+        given = node_subsets.layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
         layouts[inputs.configurable] = given
         edges = drop_edges(inputs.edge_index, self.edges) if self.training else inputs.edge_index
         x: Tensor = self.body(leaky_relu(self.rows(inputs, given)), layouts, edges)
         return x.mean(dim=0)
 
-    def score(self, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
+    def score(self, inputs: node_subsets.NodeInputs, configs: np.ndarray) -> Tensor:
         return self.readout(self.embed(inputs, configs)).squeeze(-1)
 
     def score_and_penalise(
@@ -256,14 +241,13 @@ class ResidualTile(nn.Module):
         super().__init__()
         self.width = width = settings.width
         self.edges, self.l2 = settings.edges, settings.l2
-        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
-        self.node = LeakyMlp(OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG, width, width)
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, node_subsets.OPCODE_WIDTH)
+        self.node = LeakyMlp(node_subsets.OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG, width, width)
         self.body = ResidualBody(width, NUM_CONFIG, settings.rounds, attention=settings.attention)
         self.readout = LeakyMlp(width, width, 1)
 
     def embed(self, inputs: KernelInputs, configs: np.ndarray) -> Tensor:
-        """Return the embeddings (len(configs), width) of configurations: the mean over the
-        nodes."""
+        """Return embeddings (len(configs), width): the mean over the nodes."""
         given = inputs.configs[send(configs, inputs.configs.device)].expand(
             len(inputs.opcodes), -1, -1
         )
@@ -288,7 +272,7 @@ class ResidualTile(nn.Module):
     @torch.inference_mode()
     def score_graph(self, inputs: KernelInputs) -> np.ndarray:
         self.eval()
-        step = max(1, CHUNK_VALUES // self.count_values(inputs))
+        step = max(1, node_subsets.CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.configs))
         chunks = [self.embed(inputs, rows[n : n + step]) for n in range(0, len(rows), step)]
         return self.readout(torch.cat(chunks)).squeeze(-1).float().cpu().numpy()

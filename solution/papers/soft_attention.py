@@ -21,9 +21,8 @@ NOT_ADJACENT = 0.1
 
 
 class SoftAttention(nn.Module):
-    """The mask, attention among all nodes, and an MLP on each node. Shapes: x (nodes, configs,
-    width), edge_index (2, edges) in either direction -> as x. `mask`: weight of nodes that are not
-    adjacent; None: no mask."""
+    """The mask (weight of nodes not adjacent; None: no mask), attention among nodes, and an MLP on
+    each. Shapes: x (nodes, configs, width), edge_index (2, edges), either direction -> as x."""
 
     def __init__(self, width: int, heads: int, head_width: int, mask: float | None) -> None:
         super().__init__()
@@ -41,9 +40,7 @@ class SoftAttention(nn.Module):
 
 def apply_mask(x: Tensor, edge_index: Tensor, others: float) -> Tensor:
     """Return weighted means over all nodes: weight 1 for a node and its neighbours, else `others`.
-
-    The time is linear in nodes and edges, because the mask matrix is never built: it is `others`
-    everywhere, plus 1 - others for adjacent pairs.
+    The mask matrix is never built, so the time is linear in nodes and edges.
 
     Shapes: x (nodes, ..., width), edge_index (2, edges) in either direction -> as x.
     """

@@ -43,16 +43,6 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph, PerGraph
-from solution.domain.vocabulary import (
-    CONFIGURABLE_OPCODES,
-    LANES,
-    LAYOUT_UNSET,
-    MAX_RANK,
-    OPCODE_IDS,
-    OPCODE_NAMES,
-    SUBLANES,
-    TILE_BLOCKS,
-)
 from solution.features.column import Feature, numbered
 from solution.features.layout.tensors import find_tensors
 from solution.features.preparation import neighbourhood
@@ -66,20 +56,21 @@ from solution.system.report import Report, silent
 
 OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
-VALUES = range(LAYOUT_UNSET, MAX_RANK)  # the values of a layout feature
+VALUES = range(vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK)  # the values of a layout feature
 BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
-SIZES = (*(f"bound_{number}" for number in range(MAX_RANK)), "sum", "product")
+SIZES = (*(f"bound_{number}" for number in range(vocabulary.MAX_RANK)), "sum", "product")
 
 TILE = (
     *numbered("mean_feature", "mean over nodes", "node feature of the file", 140),
-    *(Feature(f"{block}_{size}", "elements", "of the tile") for block in TILE_BLOCKS
+    *(Feature(f"{block}_{size}", "elements", "of the tile") for block in vocabulary.TILE_BLOCKS
       for size in SIZES),
 )  # fmt: skip
 LAYOUT = (
     Feature("padding", "elements", "added to the outputs of configurable nodes, to 128 by 8"),
     *(Feature(f"value_{value}", "share", "of all layout features of the configuration")
       for value in VALUES),
-    *(Feature(f"{name}_nodes", "count", "configurable nodes") for name in CONFIGURABLE_OPCODES),
+    *(Feature(f"{name}_nodes", "count", "configurable nodes")
+      for name in vocabulary.CONFIGURABLE_OPCODES),
 )  # fmt: skip
 MAX_TRIALS, MAX_FOLDS = 10_000, 1000
 
@@ -87,7 +78,7 @@ MAX_TRIALS, MAX_FOLDS = 10_000, 1000
 @cache
 def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
     """Return the names of the columns for "layout" or "tile" graphs."""
-    names = (*OPCODE_NAMES.split(), "virtual")
+    names = (*vocabulary.OPCODE_NAMES.split(), "virtual")
     shares = tuple(
         Feature(f"{part}_{name}", "share", f"nodes that pruning {part}")
         for part in PARTS[opcodes]
@@ -97,24 +88,15 @@ def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
 
 
 def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
-    """Return the feature table (distinct configs, columns) float32.
-
-    features_of returns the names of the columns.
-    """
+    """Return the feature table (distinct configs, columns) float32; see features_of."""
     rows = _tile_rows(graph) if graph.collection.kind == "tile" else _layout_rows(graph)
     shares = opcode_shares(graph, opcodes)
     return np.concatenate([rows, np.tile(shares, (len(rows), 1))], axis=1).astype(np.float32)
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
-    """Return the share of a graph's nodes that are in a part and have an opcode: (parts x 121,).
-
-    The parts are the nodes that pruning keeps, and the nodes that it drops. Shares are of all
-    nodes. In a kernel, or in a graph that is already pruned, all nodes are kept.
-
-    Args:
-        opcodes: a name in OPCODE_CHOICES, which decides the parts that are counted.
-    """
+    """Return the share of all nodes that are in a part (kept or dropped by pruning, as `opcodes`
+    says) and have an opcode: (parts x 121,). Without configurable nodes all are kept."""
     is_kept = np.ones(graph.num_nodes, bool)
     if len(graph.configurable):
         is_kept = neighbourhood(graph, 1)
@@ -144,7 +126,9 @@ def _layout_rows(graph: Graph) -> np.ndarray:
     sums = np.concatenate(blocks)
     entries = max(1, len(graph.configurable) * vocabulary.NUM_LAYOUT_FEATURES)
     opcodes = graph.node_opcodes[graph.configurable]
-    counts = [(opcodes == OPCODE_IDS[name]).sum() for name in CONFIGURABLE_OPCODES]
+    counts = [
+        (opcodes == vocabulary.OPCODE_IDS[name]).sum() for name in vocabulary.CONFIGURABLE_OPCODES
+    ]
     padding, values = sums[:, :1], sums[:, 1:] / entries
     return np.concatenate([padding, values, np.tile(counts, (len(sums), 1))], axis=1)
 
@@ -155,18 +139,17 @@ def count_values(layouts: np.ndarray) -> np.ndarray:
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """Return (pairs,) float64: how many elements pad a node's output if it has the layout of the
-    (node, layout) pair."""
+    """Return the elements (pairs,) float64 that pad a node's output in each pair's layout."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
-    node, given = pairs.node, pairs.layouts[:, :MAX_RANK].astype(np.int64)
-    order = np.where(given == LAYOUT_UNSET, tensors.layouts[node], given)
+    node, given = pairs.node, pairs.layouts[:, : vocabulary.MAX_RANK].astype(np.int64)
+    order = np.where(given == vocabulary.LAYOUT_UNSET, tensors.layouts[node], given)
     sizes, ranks = tensors.sizes[node], tensors.ranks[node]
     row = np.arange(len(node))
     minor = sizes[row, order[:, 0]]
     second = np.where(ranks > 1, sizes[row, order[:, 1]], 1)
     # padding = elements / (minor * second) * (minor and second rounded up to the tile) - elements
     elements = sizes.prod(axis=1).astype(np.float64)
-    stored = _round_up(minor, LANES) * _round_up(second, SUBLANES)
+    stored = _round_up(minor, vocabulary.LANES) * _round_up(second, vocabulary.SUBLANES)
     return elements / (minor * second) * stored - elements
 
 
@@ -210,16 +193,14 @@ class StudyRows:
         return features_of(graph.collection.kind, self.settings.opcodes)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """Return the targets (rows,): the runtimes of one graph's configurations, scaled to 0
-        ... 1."""
+        """Return the targets (rows,): one graph's runtimes, scaled to 0 ... 1."""
         return scaled_runtime(runtimes)
 
 
 @dataclass(frozen=True)
 class StudyTreeSettings(StudySettings, PointwiseSettings):
-    """Settings of StudyTreeRanker. A random search replaces the settings of the trees, unless
-    `trials` is 0 or there is only one graph. A trial ends when the error on the folds has not
-    fallen for `patience` rounds."""
+    """Settings of StudyTreeRanker. A random search of `trials` replaces the trees' settings if
+    there are several graphs; a trial ends `patience` rounds after its least error."""
 
     trials: int = 25  # number of settings that are drawn at random
     folds: int = 4  # number of folds of the search; a fold is a set of graphs

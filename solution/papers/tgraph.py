@@ -51,8 +51,7 @@ class TGraphSettings(RankerSettings):
 
 
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
-    """The Ranker of TGraph. A score depends on the list of configurations that are predicted
-    together, because they attend to each other."""
+    """The Ranker of TGraph. Scores depend on the list: its configurations attend to each other."""
 
     scaled_tables = ("numeric",)
 
@@ -128,8 +127,7 @@ class TGraph(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: RowInputs) -> np.ndarray:
-        """Return scores (configs,); chunks of SCORED_TOGETHER configurations attend to each
-        other."""
+        """Return scores (configs,); SCORED_TOGETHER configurations attend to each other."""
         self.eval()
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [

@@ -58,18 +58,7 @@ from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
-from solution.papers.node_subsets import (
-    CHUNK_VALUES,
-    NUM_RAW,
-    OPCODE_WIDTH,
-    NodeInputs,
-    NodeNet,
-    NodeRanker,
-    NodeRankerSettings,
-    NodeRows,
-    NodeSettings,
-    layout_numbers,
-)
+from solution.papers import node_subsets
 from solution.papers.soft_attention import NOT_ADJACENT, SoftAttention
 
 JOINS = ("late", "early")
@@ -77,14 +66,14 @@ NUM_CONFIG = vocabulary.NUM_TILE_FEATURES
 
 
 @dataclass(frozen=True)
-class TpuGraphsSettings(NodeRankerSettings):
+class TpuGraphsSettings(node_subsets.NodeRankerSettings):
     """Settings of the layout baseline."""
 
     width: int = 64
     block: str = "sage"  # a name in JOINED_BLOCKS
     rounds: int = 3
     segment: int | None = 1000  # number of nodes with gradients; None: all nodes
-    nodes: NodeSettings = field(default_factory=NodeSettings)
+    nodes: node_subsets.NodeSettings = field(default_factory=node_subsets.NodeSettings)
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
             graphs_per_step=4, configs_per_graph=16, max_configs=None
@@ -98,40 +87,44 @@ class TpuGraphsSettings(NodeRankerSettings):
         return TpuGraphsRanker(self, seed)
 
 
-class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
+class TpuGraphsRanker(node_subsets.NodeRanker[TpuGraphsSettings, node_subsets.NodeInputs]):
     """The layout baseline as a Ranker."""
 
     def make_net(self) -> "TpuGraphs":
         return TpuGraphs(self.settings)
 
 
-class JoinedNet(NodeNet):
+class JoinedNet(node_subsets.NodeNet):
     """The part of a net before its score: node embeddings, and blocks that get the layouts again. A
     subclass defines the score. `columns`: number of numeric features of a node."""
 
     def __init__(
         self,
-        nodes: NodeSettings,
+        nodes: node_subsets.NodeSettings,
         width: int,
         rounds: int,
         block: str = "sage",
-        columns: int = NUM_RAW,
+        columns: int = node_subsets.NUM_RAW,
     ) -> None:
         super().__init__(nodes, width)
-        self.rows = NodeRows(width, columns)
+        self.rows = node_subsets.NodeRows(width, columns)
         self.blocks = nn.ModuleList(JOINED_BLOCKS[block](width) for _ in range(rounds))
 
-    def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
+    def begin(self, inputs: node_subsets.NodeInputs, given: Tensor) -> Tensor:
         """Return the node embeddings (nodes, configs, width) before the first block."""
         rows: Tensor = self.rows(inputs, given)
         return rows
 
     def encode(
-        self, inputs: NodeInputs, configs: np.ndarray, edges: Tensor, segment: Tensor | None = None
+        self,
+        inputs: node_subsets.NodeInputs,
+        configs: np.ndarray,
+        edges: Tensor,
+        segment: Tensor | None = None,
     ) -> Tensor:
-        """Return the node embeddings (nodes, configs, width) after the last block. `edges`: (2,
-        edges) from sender to receiver. `segment`: the nodes (k,) with gradients; None: all."""
-        given = layout_numbers(inputs, configs)
+        """Return the node embeddings (nodes, configs, width) after the last block, with gradients
+        through the nodes `segment` (k,), or all. `edges`: (2, edges) from sender to receiver."""
+        given = node_subsets.layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
         layouts[inputs.configurable] = given
         scale = inverse_root_degrees(edges, len(layouts))
@@ -144,7 +137,7 @@ class JoinedNet(NodeNet):
         # drop casts of the weights made without gradients: the segment would use them
         torch.clear_autocast_cache()
         part = inputs.keep(segment)
-        inside = self.begin(part, layout_numbers(part, configs))
+        inside = self.begin(part, node_subsets.layout_numbers(part, configs))
         for block, constant in zip(self.blocks, constants, strict=True):
             senders = torch.cat([inside, constant])
             inside = block(senders, layouts[sources], local, len(segment), scale[sources])
@@ -152,22 +145,15 @@ class JoinedNet(NodeNet):
 
     def _encode(
         self,
-        inputs: NodeInputs,
+        inputs: node_subsets.NodeInputs,
         given: Tensor,
         layouts: Tensor,
         edges: Tensor,
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Compute the embeddings of all nodes, without cutting out a segment.
-
-        Args:
-            kept: (k,) nodes whose embeddings before each block are returned as well; None: none.
-
-        Returns:
-            The embeddings of all nodes after the last block; and for each block the embeddings of
-            the nodes `kept` before it.
-        """
+        """Return the embeddings of all nodes after the last block, and those of the nodes `kept`
+        (k,) before each block."""
         x = self.begin(inputs, given)
         before = []
         for block in self.blocks:
@@ -178,9 +164,8 @@ class JoinedNet(NodeNet):
 
 
 def pool(x: Tensor, configurable: Tensor) -> Tensor:
-    """Return the mean over all nodes, the sum over all nodes, and the sum over configurable nodes.
-    The three vectors are concatenated, after each sum is scaled to length 1. Shapes: x (nodes,
-    configs, width), configurable (k,) numbers of nodes -> (configs, 3 width)."""
+    """Return the mean, the sum over all and the sum over configurable nodes, concatenated: x
+    (nodes, configs, width), configurable (k,) -> (configs, 3 width). Sums get length 1."""
     # The length of a sum grows with the number of nodes, so sums are normalised to length 1.
     sums = [
         functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
@@ -196,7 +181,7 @@ class TpuGraphs(JoinedNet):
         self.segment = settings.segment
         self.readout = Mlp(3 * settings.width, settings.width, 1)
 
-    def score(self, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
+    def score(self, inputs: node_subsets.NodeInputs, configs: np.ndarray) -> Tensor:
         segment = None
         if self.training and self.segment is not None and self.segment < len(inputs.opcodes):
             segment = draw_segment(len(inputs.opcodes), self.segment).to(inputs.opcodes.device)
@@ -205,19 +190,14 @@ class TpuGraphs(JoinedNet):
 
 
 def draw_segment(num_nodes: int, size: int) -> Tensor:
-    """Draw a segment at random, and return its nodes (k,). A segment is `size` consecutive nodes;
-    the last segment may be shorter."""
+    """Return the nodes (k,) of a random segment: at most `size` consecutive nodes."""
     first = size * int(torch.randint(-(-num_nodes // size), ()))
     return torch.arange(first, min(first + size, num_nodes))
 
 
 def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Return the nodes that send messages into a segment, and the edges of the messages.
-
-    Returns:
-        (sources,) the nodes of the segment, then the other senders; and (2, k) the edges into the
-        segment, from sender to receiver, as positions in the first array.
-    """
+    """Return the segment's nodes and then the other senders of messages into it (sources,), and the
+    edges of the messages (2, k), from sender to receiver, as positions in these."""
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edges.device)
     inside[segment] = True
     edges = edges[:, inside[edges[1]]]
@@ -247,9 +227,8 @@ class JoinedBlock(nn.Module):
 
 
 class JoinedGcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)), with z = concatenate(x, layouts). The
-    degrees D are those of the whole graph, even if only a segment is computed. Source: Kipf and
-    Welling, "Semi-supervised classification with graph convolutional networks", ICLR 2017."""
+    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)), z concatenates x, layouts; degrees D of
+    the whole graph. Source: Kipf and Welling, ICLR 2017."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -342,8 +321,8 @@ class TpuGraphsTile(nn.Module):
         width = settings.width
         self.width = max(width, 3 * settings.heads * settings.head_width)
         self.is_early = settings.join == "early"
-        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
-        columns = OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG * self.is_early
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, node_subsets.OPCODE_WIDTH)
+        columns = node_subsets.OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG * self.is_early
         self.node: nn.Module = nn.Identity()
         self.blocks = nn.ModuleList()
         if settings.block is not None:
@@ -360,8 +339,7 @@ class TpuGraphsTile(nn.Module):
         self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs); the kernels are joined into one graph, without edges
-        between them."""
+        """Return scores (configs, graphs); the kernels are joined into one graph."""
         chosen = take_rows([inputs.configs for inputs in batch], configs)
         given = torch.stack(chosen)  # (graphs, configs, 24): sizes of tiles
         sizes = [len(inputs.opcodes) for inputs in batch]
@@ -384,15 +362,13 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return how many values a layer holds for one configuration. It is the width if the
-        configuration joins after the sum over nodes, and the width times the number of nodes if the
-        configuration joins early."""
+        """Return a layer's values for one configuration: the width, if it joins late."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()
     def score_graph(self, inputs: KernelInputs) -> np.ndarray:
         self.eval()
-        step = max(1, CHUNK_VALUES // self.count_values(inputs))
+        step = max(1, node_subsets.CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.configs))[:, None]
         chunks = [self.score_batch([inputs], rows[n : n + step]) for n in range(0, len(rows), step)]
         return torch.cat(chunks)[:, 0].float().cpu().numpy()

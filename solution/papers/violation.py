@@ -47,21 +47,14 @@ from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import MAX_DEPTH, check_choice, check_size
-from solution.papers.node_subsets import (
-    NUM_RAW,
-    NodeInputs,
-    NodeRanker,
-    NodeRankerSettings,
-    NodeSettings,
-)
+from solution.papers import node_subsets
 from solution.papers.soft_attention import NOT_ADJACENT, SoftAttention
 from solution.papers.tpugraphs import JOINED_BLOCKS, JoinedNet, pool
 
 
 def find_important(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,) bool: True for both ends of a tensor that may have several layouts. If
-    several configurable nodes set the layout of a tensor, the mask is True for them and for the
-    node that computes the tensor. It is False for other configurable nodes."""
+    """Return a mask (nodes,) bool: True for both ends of a tensor that may have several layouts:
+    the node that computes it, and the several configurable nodes that set its layout."""
     constraints = find_constraints(graph)
     is_side = np.zeros(graph.num_nodes, bool)
     is_side[constraints.nodes] = True
@@ -107,7 +100,7 @@ POSITIONS = ("first", "last", None)
 
 
 @dataclass(frozen=True)
-class ViolationSettings(NodeRankerSettings):
+class ViolationSettings(node_subsets.NodeRankerSettings):
     """Settings of the net with attention and the violation ratio."""
 
     width: int = 64
@@ -123,7 +116,9 @@ class ViolationSettings(NodeRankerSettings):
     # how the ratio treats a node whose layout a configuration leaves open: a name in UNSET
     unset: str = "suits"
     importance: bool = False  # configurable and important nodes are kept first
-    nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000))
+    nodes: node_subsets.NodeSettings = field(
+        default_factory=lambda: node_subsets.NodeSettings(trained=1000)
+    )
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
             configs_per_graph=16, max_configs=None, chosen_by="opa"
@@ -141,7 +136,7 @@ class ViolationSettings(NodeRankerSettings):
 
 
 @dataclass(frozen=True)
-class ViolationInputs(NodeInputs):
+class ViolationInputs(node_subsets.NodeInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
     ratio: Tensor  # (distinct configs, 1) float32: violation ratio of each configuration
@@ -152,7 +147,7 @@ class ViolationInputs(NodeInputs):
         return dataclasses.replace(super().keep(nodes), preferred=preferred)
 
 
-class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
+class ViolationRanker(node_subsets.NodeRanker[ViolationSettings, ViolationInputs]):
     """The net with attention and the violation ratio as a Ranker."""
 
     scaled_tables = ("numeric", "ratio")
@@ -184,8 +179,7 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 
 def find_preferred(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,) bool: True for configurable nodes, and for nodes that `find_important`
-    marks (both ends of a tensor that may have several layouts)."""
+    """Return a mask (nodes,) bool of configurable nodes and those of `find_important`."""
     preferred = find_important(graph)
     preferred[graph.configurable] = True
     return preferred
@@ -196,7 +190,7 @@ class ViolationNet(JoinedNet):
 
     def __init__(self, settings: ViolationSettings) -> None:
         width = settings.width
-        columns = len(COLUMNS) if settings.compressed else NUM_RAW
+        columns = len(COLUMNS) if settings.compressed else node_subsets.NUM_RAW
         super().__init__(settings.nodes, width, settings.rounds, settings.block, columns)
         self.position, self.ratio = settings.attention, settings.ratio
         if self.position is not None:
@@ -208,7 +202,7 @@ class ViolationNet(JoinedNet):
     def preferred(self, inputs: ViolationInputs) -> np.ndarray:
         return inputs.preferred
 
-    def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
+    def begin(self, inputs: node_subsets.NodeInputs, given: Tensor) -> Tensor:
         x = super().begin(inputs, given)
         return self.attention(x, inputs.edge_index) if self.position == "first" else x
 

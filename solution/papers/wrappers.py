@@ -29,8 +29,7 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 @dataclass(frozen=True)
 class WrapperSettings(RankerSettings):
-    """Settings of a ranker that wraps another ranker, and prepares graphs as the wrapped ranker
-    does."""
+    """Settings of a ranker that wraps another one, and prepares graphs as that does."""
 
     ranker: RankerSettings
 
@@ -49,12 +48,8 @@ class WrapperSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class SublistAverageSettings(WrapperSettings):
-    """A ranker whose scores are averaged over random divisions of the list into short lists.
-
-    The list holds the configurations that are scored together. It is divided `times` times; a short
-    list has at most `size` configurations. Choose a `size` near the number of configurations that
-    the ranker saw together in training.
-    """
+    """A ranker whose scores are averaged over `times` random divisions into lists of at most `size`
+    configurations; choose about as many as the ranker saw together in training."""
 
     times: int = 4
     size: int = 100
@@ -65,8 +60,7 @@ class SublistAverageSettings(WrapperSettings):
 
 
 class SublistAverage(Ranker):
-    """A ranker's mean scores over `times` random divisions of the configurations into short lists.
-    A short list has at most `size` configurations; the lengths differ by at most one."""
+    """A ranker's mean scores over `times` random divisions into lists of at most `size`."""
 
     def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         check_size("times", times, MAX_TIMES)
@@ -104,9 +98,8 @@ class SublistAverage(Ranker):
 
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:
-    """Return a random order (configs,) of the positions of distinct configurations. The order is by
-    a keyed hash of a configuration's contents. So it does not depend on the order in which the
-    configurations are given."""
+    """Return a random order (configs,) of distinct configurations, by a keyed hash of their
+    contents, whatever their given order."""
     configs = graph.configs
     rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs
     digests = [

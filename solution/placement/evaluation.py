@@ -25,14 +25,10 @@ PENALTY = -10.0  # reward of an invalid decision: -sqrt(INVALID), large as in th
 
 @dataclass
 class Evaluator:
-    """Simulate decisions for one graph on one machine, and remember the best one.
-
-    Attributes:
-        tasks: the tasks that are decided; the other tasks keep the values of `base`.
-        base: the default decision (see find_reference), unless `ask` set another one.
-        best, best_outcome: the fastest valid decision so far, and its simulated outcome.
-        curve: seconds of the best decision after each evaluation; infinite while all are invalid.
-    """
+    """Simulate decisions for one graph on one machine, and remember the best one. `base` is the
+    default decision (see find_reference) unless `ask` set another; tasks that are not in `tasks`
+    keep its values. `curve` has the seconds of the best decision after each evaluation; infinite
+    while all are invalid."""
 
     environment: Environment
     tasks: tuple[str, ...] = TASKS
@@ -70,13 +66,11 @@ class Evaluator:
         return min(self.seconds, INVALID * self.reference)
 
     def keep_fixed(self, decision: Decision) -> Decision:
-        """Return a decision that takes the decided tasks from `decision`, and the other tasks from
-        `base`."""
+        """Return the decided tasks of `decision` with the other tasks of `base`."""
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return a decision that takes the decided tasks from the best one, and the other tasks
-        from `decision`; if no valid decision is known, return `decision`."""
+        """Return the best decision's decided tasks with `decision`'s other tasks."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -91,9 +85,8 @@ class Evaluator:
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> StepResult:
-        """Simulate the decision, count one evaluation, and return the outcome. In the tasks that
-        are not decided, `base` is simulated instead of `decision`. The decision is remembered if it
-        is the best so far."""
+        """Simulate the decision (`base` in tasks that are not decided), count one evaluation, keep
+        the decision if it is the best so far, and return the outcome."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:
@@ -121,20 +114,17 @@ class Evaluator:
         self.best_outcome = None if best is None else self.environment.runtime(best)
 
     def start_again(self) -> "Evaluator":
-        """Return a copy of the evaluator without its results (best decision, counted
-        evaluations)."""
+        """Return a copy of the evaluator without best decision and evaluations."""
         return replace(self, best=None, best_outcome=None, curve=[])
 
     def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
-        """Return a copy without results that decides only `tasks`; `base` decides the other
-        tasks."""
+        """Return a copy without results that decides only `tasks`, the others as in `base`."""
         other = replace(self.start_again(), tasks=tasks)
         other.base = base
         return other
 
     def count(self, other: "Evaluator") -> None:
-        """Append the evaluations of `other`, which evaluates the same graph, to this curve; take
-        over its best decision if that is faster."""
+        """Append the evaluations of `other` on the same graph; take a faster best decision."""
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome
         known = self.seconds
@@ -142,9 +132,8 @@ class Evaluator:
 
 
 def find_reference(environment: Environment) -> tuple[Decision, float]:
-    """Return the default decision and its seconds, which serve as the reference. All nodes run
-    unfused on the first device. If they do not fit into its memory, METIS divides them among all
-    devices. The result may still overflow a memory."""
+    """Return the default decision and its seconds, the reference: all nodes unfused on the first
+    device or, if its memory overflows, divided among all devices by METIS."""
     graph, machine = environment.graph, environment.machine
     found = default_decision(graph)
     outcome = environment.runtime(found)

@@ -19,23 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from solution.placement.baselines import divisions
 from solution.placement.baselines.annealing import anneal
-from solution.placement.baselines.divisions import (
-    decide_placement,
-    decide_tensorflow,
-    divide_as_a_person,
-    divide_by_metis,
-)
 from solution.placement.baselines.lists import find_priorities, list_decisions
 from solution.placement.evaluation import Evaluator
 from solution.placement.local_search import GainPredictor, search_locally
 from solution.placement.machine import Machine
-from solution.placement.policy.decisions import (
-    TRIES,
-    evaluate_repaired,
-    find_fixed,
-    make_decision,
-)
+from solution.placement.policy.decisions import TRIES, evaluate_repaired, find_fixed, make_decision
 from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.network import Policy, PolicyChoice
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision, default_decision
@@ -58,9 +48,8 @@ LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 class Moves:
-    """Propose random changes of a decision, for one evaluator's graph and tasks. `chances`: the
-    policy's probabilities (nodes, actions) per task; the share FROM_POLICY of the changes is drawn
-    from them. None: no change is drawn from the policy."""
+    """Propose random changes of a decision; the share FROM_POLICY is drawn from the policy's
+    probabilities `chances` (nodes, actions) per task, if given."""
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
         self.graph, self.devices = evaluator.graph, len(evaluator.machine)
@@ -88,8 +77,7 @@ class Moves:
         return self._fuse(decision, random)
 
     def _choose(self, random: np.random.Generator) -> np.ndarray:
-        """Draw a set of related nodes (k,): one node, a node and its consumers, its neighbourhood,
-        a run of consecutive nodes, or a run of nodes of one layer."""
+        """Draw related nodes (k,): one, perhaps with consumers, a neighbourhood, or a run."""
         count, scale = self.graph.num_nodes, random.integers(5)
         node = self._choose_one(random)
         if scale == 0:
@@ -111,8 +99,7 @@ class Moves:
         return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
-        """Return the node and all nodes within `hops` edges of it. Once there are more than
-        MOST_NODES nodes, no further nodes are added."""
+        """Return the node and those within `hops` edges; stop above MOST_NODES nodes."""
         seen, front = {node}, [node]
         for _ in range(hops):
             reached: list[int] = []
@@ -177,8 +164,7 @@ class Moves:
 
 
 def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """Return at most `longest` consecutive entries of `nodes`, among them the one at `index`. The
-    length and the start of the run are random."""
+    """Return a random run of at most `longest` entries of `nodes`, among them that at `index`."""
     length = min(int(longest ** random.random()), len(nodes))
     first = max(index - int(random.integers(length)), 0)
     return nodes[first : first + length]
@@ -194,9 +180,8 @@ class Contender:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """Return the heuristics' decisions by name. If the schedule is decided, each decision comes
-    twice: as the heuristic made it, and with upward ranks as priorities. Of decisions that are
-    equal in the decided tasks, only the first is returned."""
+    """Return the heuristics' decisions by name. If the schedule is decided, each comes twice: as
+    made, and with upward ranks as priorities. Copies in the decided tasks are left out."""
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
     found = {"one device": default_decision(graph)}
@@ -207,16 +192,17 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
             none = np.zeros(graph.num_nodes, np.int64)
             found["heft, unfused"] = dataclasses.replace(listed["heft"], fusion=none)
         parts = {
-            "layers": divide_as_a_person(graph, machine, by_cost=False),
-            "cells": divide_as_a_person(graph, machine, by_cost=True),
+            "layers": divisions.divide_as_a_person(graph, machine, by_cost=False),
+            "cells": divisions.divide_as_a_person(graph, machine, by_cost=True),
         }
         if len(machine) > 1:
-            parts["metis"] = divide_by_metis(graph, machine)
+            parts["metis"] = divisions.divide_by_metis(graph, machine)
         found |= {
-            name: decide_placement(graph, part, fused=fused) for name, part in parts.items()
+            name: divisions.decide_placement(graph, part, fused=fused)
+            for name, part in parts.items()
         } | listed
         found |= {f"device {n}": default_decision(graph, n) for n in find_unlike(machine)}
-    found["tensorflow"] = decide_tensorflow(graph)
+    found["tensorflow"] = divisions.decide_tensorflow(graph)
     if "schedule" in evaluator.tasks:
         ranks = find_priorities(graph, machine)
         ranked = {
@@ -246,18 +232,12 @@ def optimize(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int = 0
 ) -> list[Contender]:
     """Search until the evaluator has counted `budget` decisions; the result is `evaluator.best`.
+    Return the first decisions, of heuristics and policy, the fastest first.
 
-    Every simulated decision counts: those of the heuristics (at most 20, and two more for each
-    further type of device), each repair of a policy's decision, and each step of local search and
-    of annealing, including the starts of annealing runs. The heuristics begin with the single
-    device and HEFT; if the budget is small, later heuristics are left out.
-
-    Args:
-        policy: proposes first decisions. If one of them is the fastest first decision, the policy
-            also proposes changes in annealing. None: only heuristics make first decisions.
-
-    Returns:
-        The first decisions, by the heuristics and the policy, the fastest first.
+    Every simulated decision counts: of the heuristics (at most 20, and two for each further type of
+    device; first a single device and HEFT), each repair of a policy's decision, each step of local
+    search and annealing. The policy, if any, also proposes changes in annealing if the fastest
+    first decision is its own.
     """
     left = max(budget - len(evaluator.curve), 0)
     first = list(find_first(evaluator).items())[:left]
@@ -283,8 +263,7 @@ def optimize(
 def ask_policy(
     policy: Policy, evaluator: Evaluator, draws: int, seed: int
 ) -> dict[str, PolicyChoice]:
-    """Return the policy's actions by decided task, for `draws` decisions: the likeliest, then
-    samples."""
+    """Return the policy's actions by task for `draws` decisions: the likeliest, then samples."""
     about = find_inputs(evaluator.graph), len(evaluator.machine)
     generator, fixed = torch.Generator().manual_seed(seed), find_fixed(evaluator)
     with torch.inference_mode():
@@ -299,15 +278,14 @@ def ask_policy(
 
 
 def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: int = TRIES) -> None:
-    """Evaluate the policy's likeliest decision, and repair it if it overfills a device's memory.
-    Evaluation and repair take at most `most` evaluations together."""
+    """Evaluate the policy's likeliest decision, repaired if needed: `most` evaluations at most."""
     choices = ask_policy(policy, evaluator, 1, seed)
     evaluate_repaired(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
 def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
-    """Return the seconds of the policy's likeliest decision, repaired if it does not fit. The
-    result is at most INVALID times the reference. `evaluator` itself counts no evaluation."""
+    """Return the seconds of the policy's likeliest decision, repaired if needed, at most INVALID
+    times the reference. `evaluator` itself counts no evaluation."""
     asked = evaluator.start_again()
     decide_at_once(asked, policy)
     return asked.counted_seconds
@@ -316,8 +294,7 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
 def _evaluate_draws(
     evaluator: Evaluator, choices: dict[str, PolicyChoice], limit: int
 ) -> Iterator[Contender]:
-    """Evaluate and yield the policy's decisions, the likeliest one first. Stop when `limit`
-    evaluations are counted."""
+    """Evaluate and yield the policy's decisions, the likeliest first, up to `limit` evaluations."""
     count = len(next(iter(choices.values())).actions) if choices else 0
     for number in range(count):
         left = limit - len(evaluator.curve)
@@ -338,14 +315,8 @@ def _search_locally(evaluator: Evaluator, candidates: list[Contender], budget: i
 
 
 def find_unlike_starts(candidates: list[Contender]) -> list[Contender]:
-    """Return the fastest candidate, and the fastest one of the other source (policy or heuristic).
-
-    The policy's samples are similar, so local searches from two of them would end at the same
-    decision. If all candidates have one source, return the two fastest.
-
-    Args:
-        candidates: the fastest first.
-    """
+    """Return the fastest of `candidates` (the fastest first), and the fastest of the other source,
+    policy or heuristic, because local searches from similar starts end alike; else the next one."""
     best, others = candidates[:1], candidates[1:]
     is_policys = any(one.name.startswith(POLICY) for one in best)
     unlike = [one for one in others if one.name.startswith(POLICY) != is_policys]

@@ -33,11 +33,7 @@ MOST_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class PlacementReport:
-    """The best decision of a search, and the values it is compared with.
-
-    Attributes:
-        candidates: the decisions of heuristics and policy before the search, the fastest first.
-    """
+    """The best decision of a search, and the first `candidates` of heuristics and policy."""
 
     evaluator: Evaluator
     candidates: list[Contender]
@@ -65,8 +61,8 @@ class PlacementReport:
         )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the cells of a table row for each device. They are: name, number of kernels, share
-        of time busy, peak memory, bytes sent, and a bar of the utilisation over time."""
+        """Yield a table row per device: name, kernels, share of time busy, peak memory, bytes sent,
+        and a bar of the utilisation over time."""
         kernels = find_kernels(self.graph, self.line)
         total = max(self.line.outcome.seconds, 1e-30)
         for number, device in enumerate(self.evaluator.machine.devices):
@@ -81,8 +77,7 @@ class PlacementReport:
             )  # fmt: skip
 
     def fusions(self) -> str:
-        """Return a sentence: how many kernels have several nodes, and which are the most
-        frequent."""
+        """Return a sentence: how many kernels have several nodes, and the most frequent."""
         sizes = np.bincount(self.line.groups, minlength=self.graph.num_nodes)
         kernels = find_kernels(self.graph, self.line)
         fused = kernels[sizes[kernels] > 1]
@@ -135,12 +130,8 @@ def name_time(seconds: float) -> str:
 
 
 def draw_bar(start: np.ndarray, end: np.ndarray, total: float) -> str:
-    """Return a bar of a device's utilisation over time: one shaded character per interval.
-
-    Args:
-        start, end: (kernels,) seconds at which the device's kernels start and end.
-        total: seconds that the bar covers.
-    """
+    """Return a bar of shaded characters: a device's utilisation over `total` seconds, from its
+    kernels' start and end seconds (kernels,)."""
     borders = np.linspace(0, total, CELLS + 1)
     # seconds of work until each border: ended kernels, and the elapsed part of the running one
     done = np.clip(borders[:, None] - start[None], 0, np.maximum(end - start, 0)[None]).sum(axis=1)
@@ -156,8 +147,7 @@ def optimize_and_report(
     evaluations: int,
     seed: int,
 ) -> PlacementReport:
-    """Search with `evaluations` evaluations and return a report on the best decision. Raises
-    InputError if none of the evaluated decisions fits the devices' memory."""
+    """Search and report on the best decision; InputError if none fits into memory."""
     evaluator = Evaluator(Environment(graph, machine), tasks)
     candidates = optimize(evaluator, policy, evaluations, seed)
     if evaluator.best is None:

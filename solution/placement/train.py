@@ -35,15 +35,7 @@ import numpy as np
 import torch
 import typer
 
-from solution.models.nets.checkpoint import (
-    flatten_optimizer,
-    load_checkpoint,
-    restore_optimizer,
-    save_checkpoint,
-    seal_tensors,
-    with_prefix,
-    without_prefix,
-)
+from solution.models.nets import checkpoint
 from solution.models.nets.devices import pick_device
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import STEPS as RECURRENT
@@ -95,16 +87,9 @@ LARGEST = 11_000  # maximum number of nodes of a program; larger programs are le
 
 
 def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
-    """Draw training instances. Programs that validate policies are left out.
-
-    Each program is used with several drawn numbers of devices, including its default. The instances
-    alternate between all tasks and placement with schedule.
-
-    Args:
-        counts: number of programs drawn for each of DRAWS, before known and too large ones are
-            dropped.
-        leave_out: a family of programs to leave out; empty: none.
-    """
+    """Draw training instances from `counts` programs for each of DRAWS, without validation programs
+    and the family `leave_out`. Each program has several drawn numbers of devices, among them its
+    default; all tasks alternate with placement and schedule."""
     random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
     known = {
         identify(workload.name) for workload in (*draw_validation_programs(), *TRAINING_PROGRAMS)
@@ -142,15 +127,11 @@ class CoursePlan:
 
 
 class Course:
-    """Turns of search and imitation. An interrupted course resumes and ends with the same policy.
+    """Turns of search and imitation. An interrupted course resumes from `folder` and ends with the
+    same policy, which learns on a GPU if there is one, and decides on the CPU.
 
-    Args:
-        budgets: evaluations per instance in the first search, and in each later one.
-        folder: for checkpoints, after the searches of a turn and after each EVERY steps; None: no
-            checkpoints.
-        is_taught: whether the policy is already trained, so that the first turn searches with it.
-
-    The policy learns on the GPU, if there is one, and decides on the CPU.
+    `budgets`: evaluations per instance in the first search and in later ones. `is_taught`: the
+    policy is trained already, so the first turn searches with it.
     """
 
     def __init__(
@@ -209,22 +190,26 @@ class Course:
         if self.folder is None:
             return
         make_folder(self.folder)
-        tensors = with_prefix("policy.", self.policy.state_dict())
+        tensors = checkpoint.with_prefix("policy.", self.policy.state_dict())
         for index, decision in enumerate(self.best.decisions):
             tensors |= pack_decision(f"best.{index}.", decision)
         record = {"fit": self._name, "turn": self.turn, "seconds": self.best.seconds,
                   "ratio": self.ratio, "losses": None}  # fmt: skip
         if self._imitation is not None:
-            tensors |= with_prefix("optimizer.", flatten_optimizer(self._imitation.optimizer))
+            tensors |= checkpoint.with_prefix(
+                "optimizer.", checkpoint.flatten_optimizer(self._imitation.optimizer)
+            )
             record["losses"] = self._imitation.losses
-        save_checkpoint(self.folder, tensors, record)
+        checkpoint.save_checkpoint(self.folder, tensors, record)
 
     def _resume(self) -> None:
-        found = load_checkpoint(self.folder, self._name) if self.folder is not None else None
+        found = (
+            checkpoint.load_checkpoint(self.folder, self._name) if self.folder is not None else None
+        )
         if found is None:
             return
         tensors, record = found
-        self.policy.load_state_dict(without_prefix("policy.", tensors))
+        self.policy.load_state_dict(checkpoint.without_prefix("policy.", tensors))
         self.best.seconds = record["seconds"]
         self.best.decisions = [
             unpack_decision(f"best.{index}.", tensors) or decision
@@ -235,17 +220,16 @@ class Course:
             self._imitation = self._begin()
             self._imitation.losses = record["losses"]
             self._imitation.done = len(record["losses"])
-            optimizer = without_prefix("optimizer.", tensors)
-            restore_optimizer(self._imitation.optimizer, optimizer)
+            optimizer = checkpoint.without_prefix("optimizer.", tensors)
+            checkpoint.restore_optimizer(self._imitation.optimizer, optimizer)
 
     def _describe(self) -> str:
-        """Return a fingerprint of the course and the initial policy, to find the course's
-        checkpoints."""
+        """Return a fingerprint of the course and the initial policy, for its checkpoints."""
         graphs = [
             (e.graph.name, e.graph.num_nodes, len(e.machine), e.tasks) for e in self.best.evaluators
         ]
         given = list(self.plan.steps), self.plan.learning_rate, self.budgets, self.seed
-        begin = self.is_taught, seal_tensors(self.policy.state_dict(), "")
+        begin = self.is_taught, checkpoint.seal_tensors(self.policy.state_dict(), "")
         return repr((asdict(self.policy.settings), given, graphs, begin))
 
 
@@ -259,16 +243,9 @@ def train_policy(
     is_taught: bool = False,
     workers: int = 1,
 ) -> Policy:
-    """Train by imitation, one course after the other, then by PPO on the last course's instances.
-    Return the PPO result only if it is better than the policy before PPO.
-
-    Args:
-        courses: series of turns of search and imitation. A policy that first learns from few
-            programs learns more from many programs, in the same time.
-        budgets, is_taught: see Course.
-        folder: for checkpoints; an interrupted training resumes from the last one.
-        workers: see BestDecisions.
-    """
+    """Train by imitation in `courses`, then by PPO on the last course's instances; return the
+    better policy. Learning from few programs first makes a course on many faster. For the other
+    arguments see Course and BestDecisions."""
     for number, plan in enumerate(courses):
         turns = None if folder is None else folder / f"course-{number}"
         knows = is_taught or number > 0

@@ -59,15 +59,13 @@ Value = tuple[int, int | None]
 
 
 def find_parameters(module: Any) -> list[Any]:
-    """Return the shapes of the entry's parameters; if the only parameter is a tuple, return the
-    shapes of the tuple's elements."""
+    """Return shapes of the entry's parameters, or of an only tuple parameter's elements."""
     shapes = _find_shapes(module)
     return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
 
 
 def is_tupled(module: Any) -> bool:
-    """Return True if the entry has a single parameter that is a tuple, which holds all
-    arguments."""
+    """Return True if the entry's single parameter is a tuple of all arguments."""
     shapes = _find_shapes(module)
     return len(shapes) == 1 and shapes[0].element_type == TUPLE
 
@@ -103,8 +101,7 @@ def find_roles(module: Any) -> list[Role]:
 
 
 class _Flow:
-    """Traces values back to the entry's parameters through calls, loops, conditionals and
-    tuples."""
+    """Traces values to the entry's parameters through calls, loops, conditionals, tuples."""
 
     def __init__(self, module: Any) -> None:
         self._nodes = {i.id: i for i in instructions(module)}
@@ -126,8 +123,7 @@ class _Flow:
     def find_parameters(
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
-        """Return the numbers of the entry's parameters from which the values `starts` are computed.
-        `follow`: returns the positions of an instruction's operands that are traced further."""
+        """Return the entry's parameters that compute `starts`; `follow` gives operands to trace."""
         waiting, seen = list(starts), set[Value]()
         while waiting:
             value = waiting.pop()
@@ -166,8 +162,7 @@ class _Flow:
             yield from ((operands[p], None) for p in follow(node) if p < len(operands))
 
     def _list_given(self, parameter: Any, element: int | None) -> Iterator[Value]:
-        """Return the values that callers pass to a parameter of a called computation. For a loop,
-        these are its first state and the result of its body."""
+        """Return what callers pass to a parameter; a loop: its start, and its body's result."""
         home = self._home[parameter.id]
         if home == self._entry:
             return
@@ -206,13 +201,10 @@ def _list_moved(node: Any) -> Iterable[int]:
 
 
 def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
-    """Return, by parameter number, how many products are summed for an element of a dot or
-    convolution.
+    """Return, for parameters that weigh a dot or convolution, how many products an element sums.
 
-    Listed are the parameters that are the weight of a dot or convolution: its second factor, or the
-    first factor if the second does not depend on a parameter. If a parameter is the weight of
-    several dots or convolutions, the largest number counts.
-    """
+    The weight is the second factor, or the first where no parameter leads to the second. Of a
+    parameter that weighs several, the longest sum counts."""
     shapes = {i.id: i.shape for i in instructions(module)}
     terms: dict[int, int] = {}
     for node in instructions(module):
@@ -238,8 +230,7 @@ def _count_terms(node: Any, shapes: dict[int, Any]) -> int:
 
 @dataclass(frozen=True)
 class Manner:
-    """A way to draw random numbers. If the first way in MANNERS gives useless results, the next
-    is tried."""
+    """A way to draw random numbers; MANNERS are tried in turn until results are useful."""
 
     # factor of normally distributed numbers (which may be negative); for weights at most 1 is used
     scale: float = 1.0
@@ -262,16 +253,9 @@ MANNERS = (
 
 
 def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[np.ndarray]:
-    """Draw an array for each parameter of the entry of a message Module; return them in order.
-
-    Floats are normal, or log-normal if the program needs positive numbers. Weights are divided by
-    the root of the number of products that are summed, so that results neither vanish nor overflow.
-
-    Args:
-        name: the program's name, for messages.
-
-    Raises InputError if a parameter is a tuple among others, or of a type that cannot be drawn.
-    """
+    """Draw an array for each parameter of a Module's entry, in order: floats normal, or log-normal
+    if positive ones are needed; weights over the root of the products summed, so that results
+    neither vanish nor overflow. Raises InputError for tuples and types that cannot be drawn."""
     generator = np.random.default_rng(manner.seed)
     shapes, roles = find_parameters(module), find_roles(module)
     return [
@@ -367,8 +351,7 @@ def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 
 def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
-    """Return the numpy type of a message Shape; types that numpy lacks come from ml_dtypes. `name`:
-    the parameter, for messages. Raises InputError if numbers of the type cannot be drawn."""
+    """Return a Shape's numpy (or ml_dtypes) type; InputError, about `name`, if it has none."""
     import ml_dtypes
 
     number = shape.element_type
@@ -389,8 +372,7 @@ def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
 
 
 def _spell(kind: str) -> str:
-    """Return the name in numpy or ml_dtypes of a type in XLA's text. For example, f32 is float32,
-    and f8e4m3fn is float8_e4m3fn."""
+    """Return numpy's or ml_dtypes' name of XLA's type: f32 is float32, f8e4m3fn float8_e4m3fn."""
     if kind in ("pred", "bf16"):
         return {"pred": "bool", "bf16": "bfloat16"}[kind]
     words = {"s": "int", "u": "uint", "f": "float", "c": "complex"}

@@ -69,13 +69,12 @@ class ChildRequest(ABC):
 
     @abstractmethod
     def answer(self, host: Host) -> Any:
-        """Do the work in the child; return the reply. Raises RefusedError or InputError with the
-        reason if there is no result."""
+        """Do the work in the child; return the reply, or raise RefusedError or InputError."""
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Run in the child: answer requests until the other end closes the connection. First send the
-    platform's name, and whether the process is pinned to `core`."""
+    """Run in the child: send the platform, and whether it is pinned to `core`; answer requests
+    until the connection closes."""
     redirect(errors)
     keep_to_itself()
     pinned = core is not None and _pin(core)
@@ -109,8 +108,7 @@ class ChildDiedError(Exception):
 
 
 class TooMuchError(ChildDiedError):
-    """A child was ended because it exceeded a memory or time limit; a retry would exceed it
-    again."""
+    """A child exceeded a memory or time limit, which a retry would, too."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,7 @@ class Limits:
 
 
 class Child:
-    """A process that compiles and runs programs; the next request after its end starts a new
-    one."""
+    """A process that compiles and runs programs; after its end, the next request starts another."""
 
     def __init__(
         self,
@@ -131,14 +128,9 @@ class Child:
         core: int | None = None,
         work: Callable[[Connection, Path, int | None], None] = serve,
     ) -> None:
-        """Store the settings; the process starts at the first request.
-
-        Args:
-            limits: time and memory that a request may take.
-            core: the core to pin the process to; None: no pinning.
-            work: the process's main function, called with a connection, a file for its output, and
-                the core. It must first send (platform, whether it is pinned), or a Refusal.
-        """
+        """Store limits of requests, the `core` to pin to (None: no), and the main function `work`
+        of (connection, output file, core), which sends (platform, whether pinned) or a Refusal
+        first; the process starts at the first request."""
         self.limits = limits
         self.core = core
         self._work = work
@@ -158,16 +150,9 @@ class Child:
         return self._process is not None and self._process.is_alive()
 
     def ask(self, request: Any, seconds: float | None = None) -> Any:
-        """Send a request and return the reply: its result or a Refusal.
-
-        Args:
-            seconds: time limit; by default that of `limits`.
-
-        Raises:
-            ChildDiedError: the child ended, exceeded its memory, or took longer than `seconds`.
-            InputError: the user's file is the cause, jax is not installed, or the process does not
-                start within START_SECONDS.
-        """
+        """Send a request and return its result or a Refusal, within `seconds` (default: the
+        limits'). Raises ChildDiedError if the child ended or exceeded a limit; InputError if the
+        user's file is the cause, jax is missing, or the process does not start in START_SECONDS."""
         if not self.is_alive:
             self._start()
         self._said = self._errors.stat().st_size
@@ -236,9 +221,8 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read a reply, in the format of `Connection.send`, until a deadline. The program under
-        test inherits the connection and may write to it. So only a size followed by a pickle of
-        that size, which begins with MARK, is accepted as a reply."""
+        """Read a reply until a deadline. The program under test may write to the connection, so
+        only a pickle of the size before it that begins with MARK counts."""
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
             (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
@@ -283,8 +267,7 @@ class Child:
         return reason
 
     def _last_words(self) -> str:
-        """Return the last error in the compiler's output, or the exit code of the process. Raises
-        InputError if the user's XLA_FLAGS are the cause."""
+        """Return the compiler's last error or exit code; InputError for the user's XLA_FLAGS."""
         self._process.join(1)
         printed = self._errors.read_bytes()[self._said :]
         if defect := find_flag_defect(printed.decode(errors="replace")):
@@ -323,8 +306,7 @@ def choose_core() -> int | None:
 
 
 def list_cores() -> list[int]:
-    """Return the cores that this process may use, the least busy first; empty if it cannot be
-    pinned."""
+    """Return cores for this process, the least busy first; [] if it cannot be pinned."""
     process = psutil.Process()
     if not hasattr(process, "cpu_affinity"):  # macOS cannot pin processes
         return []
@@ -335,9 +317,8 @@ def list_cores() -> list[int]:
 
 @contextmanager
 def lease_core() -> Iterator[int | None]:
-    """Lock a core until the block ends, and yield it. The core is the least busy one that no other
-    collection of this user on this machine has locked. If all are locked, the least busy one is
-    yielded without a lock; None if processes cannot be pinned."""
+    """Yield the least busy core that no other collection of this user has locked, locked for the
+    block, else one without a lock; None without pinning."""
     cores = list_cores()
     for core in cores:
         path = find_base() / f"fastslow-core-{os.getuid()}-{core}"
@@ -353,8 +334,7 @@ def lease_core() -> Iterator[int | None]:
 
 
 def redirect(errors: Path) -> None:
-    """Redirect this process's output to a file. If the compiler ends the process, the last lines of
-    the file tell why."""
+    """Redirect this process's output to a file, whose end tells why the compiler ended it."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -362,9 +342,8 @@ def redirect(errors: Path) -> None:
 
 
 def keep_to_itself() -> None:
-    """Isolate a program that runs in this process, so that it disturbs no other process. The
-    program must not write into inherited channels such as the resource tracker's. Processes that it
-    leaves behind become children of this process (on Linux), and end with it."""
+    """Isolate a program that runs here: it must not write to inherited channels, such as the
+    resource tracker's, and (on Linux) processes it leaves behind end with this one."""
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
         nothing = os.open(os.devnull, os.O_WRONLY)

@@ -47,10 +47,7 @@ class Flags:
 
 
 def check_installed() -> str:
-    """Return jax's version; raise InputError if jax is not installed or older than OLDEST.
-
-    jax itself is not imported.
-    """
+    """Return jax's version without importing it; InputError if missing or below OLDEST."""
     try:
         found = version("jax")
         version("jaxlib")
@@ -64,8 +61,7 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """An XLA client in this process; it uses the cores that the process may use when the client is
-    created."""
+    """An XLA client in this process, on the cores that it may use at its creation."""
 
     def __init__(self) -> None:
         check_installed()
@@ -90,15 +86,9 @@ class Compiler:
     def lower(
         self, function: Callable[..., Any], arguments: Sequence[Any], platform: str = "cpu"
     ) -> tuple[bytes, list[np.ndarray | None]]:
-        """Return the serialized module that jax makes of a function, and its arguments.
-
-        The arguments are trees of arrays. Their leaves become the module's parameters, even unused
-        ones, and are returned as numpy arrays in that order. A leaf that is a jax.ShapeDtypeStruct,
-        which has no numbers, is returned as None.
-
-        Args:
-            platform: cpu or tpu: jax writes a few functions in other instructions for a TPU.
-        """
+        """Return jax's serialized module of a function for the platform cpu or tpu (a few functions
+        differ), and all leaves of its trees of arguments, even unused ones, as arrays; None for a
+        jax.ShapeDtypeStruct."""
         leaves = self._jax.tree_util.tree_leaves(arguments)
         with self._jax.default_device(self._device):
             jitted = self._jax.jit(function, keep_unused=True)
@@ -116,17 +106,15 @@ class Compiler:
         return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
 
     def _open_key(self, leaf: Any) -> Any:
-        """Return a jax random key as the array of its integers, which becomes the parameter; return
-        any other leaf unchanged."""
+        """Return a jax random key as integers, which become the parameter; other leaves as is."""
         is_key = self._jax.dtypes.issubdtype(
             getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
         )
         return self._jax.random.key_data(leaf) if is_key else leaf
 
     def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
-        """Parse StableHLO (MLIR text or bytecode) into a serialized module. `function`: the
-        function that becomes the program; by default main, or the only one. Raises RefusedError if
-        the content is no StableHLO, or has several functions and none is called main."""
+        """Parse StableHLO (MLIR text or bytecode) into a serialized module of `function` (default:
+        main, or the only one). Raises RefusedError if it is none, or has several and no main."""
         from solution.programs.functions import has_declaration, make_main
 
         if not function and not has_declaration(content):
@@ -159,8 +147,7 @@ class Compiler:
         return bytes(module.as_serialized_hlo_module_proto())
 
     def compile(self, module: bytes, flags: Flags) -> "Executable":
-        """Compile a serialized module for the first device. Raises RefusedError with the compiler's
-        message. If the compiler aborts, the process ends."""
+        """Compile a module for the first device; RefusedError, or the process aborts."""
         options = self._compile_options(flags)
         try:
             stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo(module)
@@ -170,8 +157,7 @@ class Compiler:
         return Executable(self._client, compiled)
 
     def load(self, executable: bytes) -> "Executable":
-        """Load bytes from `Executable.serialize`, which any process of the same session may have
-        made."""
+        """Load bytes of `Executable.serialize` from any process of the session."""
         return Executable(
             self._client, self._client.deserialize_executable(executable, self._devices, None)
         )
@@ -204,8 +190,7 @@ class Executable:
         self._compiled = compiled
 
     def serialize(self) -> bytes:
-        """Return bytes for Compiler.load, valid only in processes of the same session. Raises
-        RefusedError if jax cannot serialize it."""
+        """Return bytes for Compiler.load in this session; RefusedError if jax cannot."""
         try:
             return bytes(self._client.serialize_executable(self._compiled))
         except Exception as error:
@@ -232,8 +217,8 @@ class Executable:
 
 
 def print_hlo(module: bytes) -> str:
-    """Return a serialized module as HLO text, with the numbers of all constants. Raises InputError
-    if jax is not installed, or too old. Raises RefusedError if XLA rejects the module."""
+    """Return a module as HLO text with all numbers. Raises InputError without a recent jax,
+    RefusedError if XLA rejects it."""
     check_installed()
     try:
         hlo = _import_hlo()
@@ -246,24 +231,19 @@ def print_hlo(module: bytes) -> str:
 
 
 def _import_hlo() -> Any:
-    """Return the part of jaxlib that reads and writes HLO, whose name depends on jaxlib's
-    version."""
+    """Return jaxlib's reader and writer of HLO, whose name depends on the version."""
     return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
 
 def _find_lapack() -> None:
-    """Register LAPACK's functions with XLA.
-
-    jax does so when it lowers a program that needs LAPACK. In a process that only compiles or runs
-    programs lowered elsewhere, the first call of LAPACK would otherwise crash.
-    """
+    """Register LAPACK's functions with XLA, as jax does when it lowers a program that needs them:
+    elsewhere their first call would crash."""
     with suppress(ImportError, AttributeError):
         import_module("jaxlib.lapack")._lapack.initialize()
 
 
 def shorten(error: BaseException) -> str:
-    """Return the first line of an error's message, at most 300 characters. If that line ends with a
-    colon, the second line is added."""
+    """Return the first line of an error, and a second after a colon, at most 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:

@@ -63,8 +63,7 @@ class Source:
 
 
 def find_form(data: bytes) -> str:
-    """Return the form of a file's bytes: HLO, STABLEHLO or PROTOBUF; "" for text without a
-    module."""
+    """Return the bytes' form, HLO, STABLEHLO or PROTOBUF; "" for text without a module."""
     if find_bytecode(data) is not None:
         return STABLEHLO
     text = decode(data)
@@ -90,8 +89,7 @@ def has_module_begin(path: Path) -> bool:
 
 
 def find_defect(data: bytes) -> str:
-    """Return why bytes that are not recognised as text are no program; "" if nothing is known. The
-    reasons are compression, an unknown encoding, and control characters."""
+    """Return why bytes are no text of a program (compression, encoding, controls), or ""."""
     for begin, name in COMPRESSED.items():
         if data.startswith(begin):
             return f"is compressed with {name}. Unpack it, and give the file in it."
@@ -108,8 +106,7 @@ def find_defect(data: bytes) -> str:
 
 
 def find_bytecode(data: bytes) -> bytes | None:
-    """Return the MLIR bytecode in a file's bytes: all bytes, or a part in the output of jax.export.
-    None if there is no bytecode."""
+    """Return MLIR bytecode, all bytes or a part of jax.export's output; or None."""
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)
@@ -121,8 +118,7 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode UTF-8 or UTF-16 text, without a byte order mark; return None if the bytes are no text.
-    Zeros at the end are removed: copies from buffers of a fixed size are padded with them."""
+    """Decode UTF-8 or UTF-16 without mark and zeros at the end (of buffers); None for no text."""
     encoding = json.detect_encoding(data)
     try:
         text = data.decode(encoding).removeprefix(BOM).rstrip("\0")
@@ -136,8 +132,7 @@ def decode(data: bytes) -> str | None:
 
 
 def list_sources(data: bytes, form: str) -> list[Source]:
-    """Return the modules of a file with HLO or StableHLO, in order. `data`: the file's bytes.
-    `form`: HLO or STABLEHLO."""
+    """Return the modules of a file's HLO or StableHLO (`form`) in order."""
     bytecode = find_bytecode(data)
     if bytecode is not None:
         return [Source(STABLEHLO, bytecode)]

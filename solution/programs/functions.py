@@ -17,8 +17,8 @@ MOST_NAMED = 10
 
 
 def has_declaration(content: str | bytes) -> bool:
-    """Return True if a function of the module has no body; False also for unreadable text. XLA's
-    conversion of a module with such a function would end the process."""
+    """Return True if a function in the module has no body, on which XLA's conversion would crash;
+    False for unreadable text."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
         context.allow_unregistered_dialects = True
@@ -30,15 +30,9 @@ def has_declaration(content: str | bytes) -> bool:
 
 
 def make_main(content: str | bytes, function: str) -> bytes:
-    """Return the bytecode of a module in which a function is main; drop the functions that main
-    does not call.
-
-    Args:
-        function: name of the function; "": the only public one, or main if there are several.
-
-    Raises InputError if there is no such function, if several are possible and none is named, or if
-    the function calls one without a body. MLIR's errors on unreadable text are not caught.
-    """
+    """Return the bytecode of a module whose main is `function` ("": the only public one, or main),
+    without what that does not call. Raises InputError if it is missing, not unique or calls a
+    function without body; MLIR's errors on unreadable text pass."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
         context.allow_unregistered_dialects = True
@@ -64,8 +58,7 @@ def make_main(content: str | bytes, function: str) -> bytes:
 
 
 def drop_uncalled(module: Any) -> None:
-    """Delete the computations of a message Module that its entry does not call, in place. XLA does
-    not delete StableHLO functions that nothing calls."""
+    """Delete a Module's computations that its entry does not call, which XLA keeps, in place."""
     by_id = {computation.id: computation for computation in module.computations}
     called, waiting = set(), [module.entry_computation_id]
     while waiting:

@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from solution.data.npz_arrays import array_names, open_arrays, read_array
-from solution.programs.arguments import (
-    check_memory,
-    find_dtype,
-    find_entry,
-    find_parameters,
-    is_tupled,
-)
+from solution.programs import arguments
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
@@ -26,20 +20,12 @@ KINDS = "bfiucV"  # numpy's type kinds; bfloat16 and narrower types are stored a
 
 
 def give_arguments(program: Program, path: Path | None, megabytes: int) -> Program:
-    """Return the program with the arguments of an npz file; unchanged if `path` is None.
-
-    An array must have its parameter's shape, and its type or another type with numbers that the
-    parameter's type can hold.
-
-    Args:
-        megabytes: memory limit for all arguments.
-
-    Raises InputError if the file is not readable, or an array is missing, superfluous or does not
-    fit.
-    """
+    """Return the program with an npz file's arguments of at most `megabytes` (unchanged without a
+    path). An array has its parameter's shape, and a type whose numbers that can hold. Raises
+    InputError if the file is unreadable, or arrays are missing, superfluous or do not fit."""
     if path is None:
         return program
-    check_memory(program.module, program.name, megabytes)
+    arguments.check_memory(program.module, program.name, megabytes)
     names = _list_names(program.module)
     with open_arrays(path) as archive:
         found = array_names(archive)
@@ -50,18 +36,17 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
                 f"{path}: holds {', '.join(left_over)}, which {program.name} has no parameter for. "
                 f"Expected arrays for {_describe(names)}."
             )
-        shapes = find_parameters(program.module)
+        shapes = arguments.find_parameters(program.module)
         arrays = [_read(archive, key, shape) for key, shape in zip(keys, shapes, strict=True)]
     return replace(program, given=list[np.ndarray | None](arrays))
 
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
-    """Return, for each parameter, the names that its array may have: the parameter's number,
-    arr_number, and the parameter's name in the module."""
-    count = len(find_parameters(module))
+    """Return each parameter's array names: its number, arr_number, its name in the module."""
+    count = len(arguments.find_parameters(module))
     names = [""] * count
-    if not is_tupled(module):
-        for instruction in find_entry(module).instructions:
+    if not arguments.is_tupled(module):
+        for instruction in arguments.find_entry(module).instructions:
             if instruction.opcode == "parameter":
                 names[instruction.parameter_number] = instruction.name
     return [
@@ -82,7 +67,7 @@ def _find_key(names: tuple[str, ...], found: set[str], path: Path) -> str:
 
 
 def _read(archive: zipfile.ZipFile, key: str, shape: Any) -> np.ndarray:
-    wanted = find_dtype(shape, key)
+    wanted = arguments.find_dtype(shape, key)
     array = read_array(archive, key, tuple(shape.dimensions), KINDS)
     if array.dtype.kind == "V":
         if array.dtype.itemsize != wanted.itemsize or wanted.kind in "bfiuc":

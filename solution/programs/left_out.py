@@ -46,15 +46,9 @@ def find_left_out(module: Any) -> list[Any]:
 
 
 def restore_constants(module: Any, name: str, *, fill: bool) -> int:
-    """Turn the instructions of `find_left_out` into constants; return how many numbers they have.
-
-    Args:
-        module: the message Module, which is changed in place.
-        name: the program's name, for messages.
-        fill: True: draw the numbers. They are not needed if the program is not run.
-
-    Raises InputError if numbers of a type cannot be drawn, or are too many.
-    """
+    """Turn `find_left_out`'s instructions of the Module into constants, in place; return how many
+    numbers they have, drawn if `fill` (needed to run). Raises InputError if they cannot be drawn or
+    are too many."""
     found, count = find_left_out(module), 0
     numbers = sum(_count(instruction.shape) for instruction in found)
     if fill and BYTES * numbers > MAX_BYTES:
@@ -75,13 +69,8 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
 
 
 def describe_left_out(form: str, constants: int, numbers: int) -> str:
-    """Return a sentence for the user about constants missing in the text; "" if there are none.
-
-    Args:
-        form: HLO or STABLEHLO.
-        constants: number of missing constants.
-        numbers: number of numbers in them.
-    """
+    """Return a sentence on `constants` missing in a text of HLO or STABLEHLO, with so many numbers;
+    "" for none."""
     if not constants:
         return ""
     how = (

@@ -30,8 +30,7 @@ DUMP = (
 
 
 def find_obstacle(module: Any, source: Source | None = None) -> str:
-    """Return why a message Module cannot be run on one device of this machine; "" if it can.
-    `source`: the text that the module was read from, if any; it states the number of partitions."""
+    """Return why a message Module (read from the text `source`) cannot run on one device; or ""."""
     partitions = source.partitions if source else 1
     for instruction in instructions(module):
         target = instruction.custom_call_target

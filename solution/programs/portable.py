@@ -20,9 +20,8 @@ LOCAL_BITS = 32  # low bits of an instruction's id: its number inside its comput
 
 
 def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
-    """Return a copy of a message Module without anything that only one backend accepts.
-    `keeps_boundary`: True: keep the module's layouts of the entry's parameters and of infeeds,
-    without tiles. By default all layouts become row-major."""
+    """Return a Module that all backends accept, layouts row-major; if `keeps_boundary`, parameters
+    and infeeds keep theirs, without tiles."""
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):
         copy.ClearField(name)
@@ -44,9 +43,8 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
 
 class FreshIds:
-    """Generates ids that no instruction of a module has. XLA uses only the lower half of an id
-    inside a computation; the upper half names the computation. So the lower half of a new id is
-    above all others, and the id can be used in any computation."""
+    """Generates ids new to a module, usable in all computations: XLA uses the lower half inside of
+    one, so that is above all others."""
 
     def __init__(self, module: Any) -> None:
         taken = list(find_places(module))
@@ -71,8 +69,7 @@ def lay_out(shape: Any) -> list[int]:
 
 
 def _take_apart(module: Any, fresh: FreshIds) -> None:
-    """Replace the entry's tuple parameter with one parameter per element, in place. The entry must
-    have no other parameter."""
+    """Replace the entry's only parameter, a tuple, by its elements, in place."""
     entry = find_entry(module)
     (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
     parts = [
@@ -109,8 +106,7 @@ def _make_parameter(number: int, shape: Any, fresh: FreshIds) -> Any:
 
 
 def _lay_out(shape: Any, *, keeps: bool = False) -> None:
-    """Make a shape's layout row-major, in place, and drop its tiles; keep the order of the
-    dimensions if `keeps`."""
+    """Make a shape's layout row-major (unless `keeps`) and drop its tiles, in place."""
     for part in shape.tuple_shapes:
         _lay_out(part, keeps=keeps)
     if shape.element_type not in (TUPLE, OPAQUE, TOKEN):
@@ -121,9 +117,8 @@ def _lay_out(shape: Any, *, keeps: bool = False) -> None:
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Replace instructions that only older compilers accept; return the new list. A copy, which
-    only changes the layout, becomes a reshape to the same sizes. A reshape that also changes the
-    element type becomes a reshape and a conversion."""
+    """Replace what only older compilers accept: a copy by a reshape, a reshape to another element
+    type by reshape and conversion."""
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
     written = []
     for instruction in instructions:
@@ -148,9 +143,8 @@ def copy_shape(shape: Any) -> Any:
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
-    """Return instructions that compute the same as `instruction` and that all backends accept. The
-    last one has the id of `instruction`. `shapes`: by id of the computation's instructions: shapes
-    with the module's original layouts."""
+    """Return instructions that all backends accept in place of `instruction`, the last with its id.
+    `shapes`: original ones of the computation, by id."""
     halves = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
     if instruction.opcode == "custom-call" and instruction.custom_call_target in halves:
         return halves[instruction.custom_call_target](instruction, fresh)
@@ -163,15 +157,8 @@ def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) ->
 
 
 def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a bitcast, which reinterprets memory, by transpose, reshape and transpose.
-
-    The first transpose goes to the operand's order in memory, the second from the result's order in
-    memory to its dimensions.
-
-    Args:
-        read: shape of the operand.
-        made: shape of the result.
-    """
+    """Replace a bitcast of memory, shape `read` to `made`, by a transpose to the operand's order in
+    memory, a reshape, and a transpose from the result's."""
     sizes, result = list(read.dimensions), list(made.dimensions)
     before, after = (
         list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))
@@ -189,8 +176,8 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 
 
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
-    """Replace an rng-bit-generator whose state is a pair of 32-bit halves. The halves are joined
-    into a 64-bit state; the new state is dropped, and only the bits are kept."""
+    """Replace an rng-bit-generator with 32-bit state halves by one with a 64-bit state; only the
+    bits are kept."""
     written = []
     for number, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
@@ -212,8 +199,7 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a custom call that takes the lower or upper half of 64-bit integers. The integers
-    become pairs of 32-bit integers, of which the requested half is selected."""
+    """Replace a custom call that takes halves of 64-bit integers by one of pairs of 32-bit ones."""
     upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)
@@ -245,8 +231,7 @@ def _make(
 
 
 def _as(instruction: Any, opcode: str, operands: list[int]) -> Any:
-    """Return an instruction with the id and shape of `instruction`, but another opcode and
-    operands."""
+    """Return an instruction with another opcode and operands, but the same id and shape."""
     return MESSAGES["Instruction"](
         id=instruction.id,
         name=f"{opcode}.{instruction.id}",

@@ -13,18 +13,9 @@ from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
+from solution.programs import forms
 from solution.programs.arguments import VERSION, make_arguments
 from solution.programs.child import Child, ChildDiedError, ChildRequest, Host, Refusal
-from solution.programs.forms import (
-    HLO,
-    PROTOBUF,
-    STABLEHLO,
-    Source,
-    find_defect,
-    find_form_of,
-    has_module_begin,
-    list_sources,
-)
 from solution.programs.functions import drop_uncalled
 from solution.programs.hlo.messages import MESSAGES, check_sizes, read_records
 from solution.programs.hlo.nodes import Nodes, find_configurable, read_nodes
@@ -40,8 +31,9 @@ PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
 OF_PYTHON = "Python with a jax function or a torch module"
 # By suffix: the form that is assumed if the content of a text does not show it.
 FORMS = {
-    ".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO, ".pb": PROTOBUF,
-    ".binpb": PROTOBUF,
+    ".hlo": forms.HLO, ".txt": forms.HLO, ".mlir": forms.STABLEHLO,
+    ".stablehlo": forms.STABLEHLO, ".pb": forms.PROTOBUF,
+    ".binpb": forms.PROTOBUF,
 }  # fmt: skip
 KNOWN = tuple(FORMS)
 MOST_NAMED = 10
@@ -62,8 +54,7 @@ class Program:
 
     @cached_property
     def arguments(self) -> list[np.ndarray]:
-        """Return the arguments; those that the file lacks are drawn at random at the first use.
-        Raises InputError if numbers of a parameter's type cannot be drawn."""
+        """Return the arguments, drawn if the file lacks them; InputError if that is impossible."""
         given = self.given
         if given is not None and all(array is not None for array in given):
             return [array for array in given if array is not None]
@@ -94,14 +85,12 @@ class Program:
 
     @cached_property
     def plain(self) -> bytes:
-        """Return the serialized module of the default configuration, which any backend can
-        compile."""
+        """Return the default configuration's serialized module, for any backend."""
         return bytes(make_portable(self.module).SerializeToString())
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of module and arguments. The module's id is left out, because it differs
-        between processes."""
+        """Return a hash of arguments and module, without its id, which processes differ in."""
         found = self._hash_module()
         if self.is_drawn:  # drawn arguments depend only on the module and on the drawing rules
             found.update(f"drawn {VERSION}".encode())
@@ -125,8 +114,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Lower(ChildRequest):
-    """A request to lower a Python file: to turn its program into a module. The reply is the
-    serialized module, and its arguments (None for one without numbers)."""
+    """A request to lower a Python file to a serialized module, and arguments (None: no numbers)."""
 
     path: Path
     platform: str = "cpu"  # cpu or tpu: the platform that a jax function is lowered for
@@ -144,7 +132,7 @@ class Parse(ChildRequest):
     function: str = ""  # the StableHLO function that becomes the program; "": main, or the only one
 
     def answer(self, host: Host) -> bytes:
-        if self.form == STABLEHLO:
+        if self.form == forms.STABLEHLO:
             return host.compiler.parse_stablehlo(self.content, self.function)
         return host.compiler.parse_hlo(str(self.content))
 
@@ -165,19 +153,12 @@ def read_programs(
     runs: bool = True,
     platform: str = "cpu",
 ) -> Iterator[Program]:
-    """Yield the programs of a file, one per selected module.
+    """Yield the programs of a file in any form, one per module that `wanted` selects (default:
+    all), lowered and parsed by `child` for the `platform` cpu or tpu (jax writes a few functions in
+    other instructions).
 
-    Args:
-        path: the file, in any form.
-        child: the process that lowers and parses.
-        wanted: selects modules and a function; by default all modules.
-        runs: True if the programs are to be run here, on one device.
-        platform: the platform to compile for, cpu or tpu. jax writes a few functions in other
-            instructions for a TPU, and a program for a TPU is not run here.
-
-    Raises:
-        InputError: the file does not exist, its form is unknown, jax or XLA rejects it, or `runs`
-            is set and it cannot be run here.
+    Raises InputError if there is no file, its form is unknown, jax or XLA rejects it, or it cannot
+    run here on one device although it `runs`.
     """
     wanted = wanted or Wanted()
     if path.is_dir():
@@ -187,18 +168,18 @@ def read_programs(
     if path.suffix == PYTHON:
         found = [_read_python(path, child, platform, runs=runs)]
     else:
-        form = find_form_of(path) or FORMS.get(path.suffix, "")
-        if form == PROTOBUF and (defect := find_defect(path.read_bytes())):
+        form = forms.find_form_of(path) or FORMS.get(path.suffix, "")
+        if form == forms.PROTOBUF and (defect := forms.find_defect(path.read_bytes())):
             raise InputError(f"{path}: {defect}")
-        if form == PROTOBUF and (path.suffix in KNOWN or has_module_begin(path)):
+        if form == forms.PROTOBUF and (path.suffix in KNOWN or forms.has_module_begin(path)):
             found = _read_protobuf(path)
-        elif form in (HLO, STABLEHLO):
+        elif form in (forms.HLO, forms.STABLEHLO):
             data = path.read_bytes()
             _check_content(path, data, form)
-            found = _read_sources(path, list_sources(data, form), child, wanted, runs=runs)
+            found = _read_sources(path, forms.list_sources(data, form), child, wanted, runs=runs)
         else:
             raise _refuse_form(path, form)
-    if wanted.function and not (path.suffix != PYTHON and form == STABLEHLO):
+    if wanted.function and not (path.suffix != PYTHON and form == forms.STABLEHLO):
         raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
     for number in pick_modules(path, [p.module.name for p in found], wanted.module):
         program = found[number]
@@ -209,14 +190,8 @@ def read_programs(
 
 
 def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
-    """Return the positions of the modules that `wanted` selects: a name, a number from 1, or "".
-
-    Args:
-        names: the names of the file's modules.
-        wanted: "" selects all modules.
-
-    Raises InputError if there is no such module, or if several have the name.
-    """
+    """Return positions of modules that `wanted` (a name, a number from 1, "": all) selects;
+    InputError if there is none, or several of the name."""
     if not wanted:
         return list(range(len(names)))
     found = [number for number, name in enumerate(names) if name == wanted]
@@ -232,8 +207,7 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
 
 
 def make_graph(program: Program, name: str) -> Graph:
-    """Return the program as a graph with one configuration, the default, and without runtimes.
-    `name`: the collection that the graph belongs to, such as layout:xla:random."""
+    """Return the program as a graph of the collection `name` with its default configuration."""
     nodes, found = program.nodes, collection(name)
     is_tile = found.kind == "tile"
     unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
@@ -251,9 +225,8 @@ def make_graph(program: Program, name: str) -> Graph:
 
 
 def name_program(path: Path, number: int | None = None) -> str:
-    """Return the name under which a file's program and all outputs about it are stored. It is the
-    file's name, made safe for file systems like the names of graphs in npz files. `number`:
-    position of the program, if the file has several; it is appended to the name."""
+    """Return the name of a file's program in all outputs: the file's, safe for file systems, with
+    its `number` if there are several."""
     name = path.stem
     if path.suffix == PROTOBUF_SUFFIX:
         name = name.removesuffix(".hlo")
@@ -277,7 +250,7 @@ def _read_protobuf(path: Path) -> list[Program]:
 
 
 def _read_sources(
-    path: Path, sources: list[Source], child: Child, wanted: Wanted, *, runs: bool
+    path: Path, sources: list[forms.Source], child: Child, wanted: Wanted, *, runs: bool
 ) -> list[Program]:
     """Return the programs of a text or of bytecode."""
     found = []
@@ -286,7 +259,7 @@ def _read_sources(
         expected = f"{source.form} {'text' if isinstance(source.content, str) else 'bytecode'}"
         data = _ask(path, child, Parse(source.form, source.content, wanted.function), expected)
         module = MESSAGES["Module"].FromString(data)
-        if source.form == STABLEHLO:
+        if source.form == forms.STABLEHLO:
             drop_uncalled(module)
         constants = len(find_left_out(module))
         numbers = restore_constants(module, str(path), fill=runs)

@@ -43,13 +43,9 @@ TRACED = (
 def lower_file(
     compiler: Compiler, path: Path, platform: str = "cpu"
 ) -> tuple[bytes, list[np.ndarray | None]]:
-    """Return a Python file's serialized module, and its arguments (None for one without numbers).
-
-    The file may change jax's settings, the environment and imported modules. So a process that ran
-    one must read no other file.
-
-    Raises InputError if the file has no program, or its program fails.
-    """
+    """Return a Python file's serialized module, and its arguments (None: no numbers). It may change
+    jax, environment and modules: the process must read no other file. Raises InputError if it has
+    no program, or that fails."""
     sys.path.insert(0, str(path.absolute().parent))
     _seed()
     function, arguments = _import_program(path)
@@ -60,8 +56,7 @@ def lower_file(
 
 
 def _seed() -> None:
-    """Seed the global random generators, so that a file draws the same numbers each time it is
-    read."""
+    """Seed global random generators, so that a file draws the same numbers each time."""
     random.seed(0)
     np.random.seed(0)
 
@@ -94,8 +89,8 @@ def _failed(path: Path, what: str, error: BaseException, advice: str = "") -> In
 def _translate(
     path: Path, module: Any, arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a torch module as a jax function, and the function's arguments: (weights, arguments).
-    Raises InputError if torchax is not installed, is too old, or does not know an operation."""
+    """Return a torch module as a jax function of (weights, arguments), with these. Raises
+    InputError if torchax is missing, old, or does not know an operation."""
     _check_torchax(path)
     try:
         weights, function = import_module("torchax").extract_jax(module.eval())

@@ -21,8 +21,7 @@ ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
 
 
 def write_archive(bundle: Path, path: Path) -> Path:
-    """Write the files of a bundle's folder into a zip, uncompressed, in the order of their names.
-    Equal bundles give equal bytes."""
+    """Write a bundle's files into an uncompressed zip by name: equal bundles give equal bytes."""
     names = [RECORD, *sorted(read_bundle_record(bundle, bundle).files)]
     with (
         name_full_disk(path.parent),
@@ -46,9 +45,8 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack a bundle's zip into an empty folder; the caller must compare the checksums. Raises
-    InputError if `path` is no zip, if the zip's members differ from the bundle's record, or if the
-    disk of the folder is full."""
+    """Unpack a bundle's zip into an empty folder, without comparing checksums. Raises InputError if
+    it is no zip, has other members than its record, or the disk is full."""
     try:
         with open_untrusted(path, folder) as archive:
             members = _check_members(archive, path)

@@ -32,8 +32,7 @@ MOST_TIMES = 16
 
 @dataclass(frozen=True)
 class Facts:
-    """Sizes of a whole program, by which it is compared with the training programs. They cannot be
-    counted on a graph of a store, because such a graph is pruned."""
+    """A whole program's sizes, to compare it with training programs; pruned graphs lack them."""
 
     architecture: str
     nodes: int
@@ -68,14 +67,8 @@ def describe_graph(graph: Graph) -> Facts:
 
 
 def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """Return (k, slowdown) for each k at which measuring one more configuration finds a faster one.
-
-    The slowdown is the best runtime of the first k configurations / the best of all - 1.
-
-    Args:
-        order: (configs,) positions in `runtimes`, in the order of measuring.
-        runtimes: (configs,).
-    """
+    """Return (k, slowdown) for each k at which measuring one more configuration, in `order`
+    (configs,), finds a faster one. The slowdown is the best of k runtimes / the best of all - 1."""
     best = np.minimum.accumulate(runtimes[order])
     improved = np.flatnonzero(np.diff(best, prepend=np.inf))
     return tuple((int(k) + 1, float(best[k] / best[-1] - 1)) for k in improved)
@@ -113,8 +106,7 @@ class Learned:
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
     def quantile(self, regret: float, confidence: float) -> int | None:
-        """Return the k that is enough for a share `confidence` of the programs. It is None if there
-        are too few programs. Results of the function `quantile` are cached."""
+        """Return the k that suffices for a share `confidence` of the programs; None of few."""
         key = regret, confidence
         if key not in self._quantiles:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
@@ -127,20 +119,15 @@ class Learned:
             _ = self.gap, self._architectures
 
     def distance(self, facts: Facts) -> float:
-        """Return the distance from a program to the nearest one that was learned from.
-
-        It is the Euclidean distance between the logarithms of their sizes, each divided by its
-        standard deviation over the learned programs. A program with the architecture of a learned
-        program has distance 0.
-        """
+        """Return the Euclidean distance to the nearest learned program, of logarithms of sizes over
+        their deviations; 0 for a learned architecture."""
         if facts.architecture in self._architectures:
             return 0.0
         return float(_distances(np.array(_sizes(facts)) / self._scale, self._sizes).min())
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance from any learned program to its nearest other one. Graphs of
-        one group count as one program and are never each other's neighbours."""
+        """Return the largest distance from a learned program to another group's nearest one."""
         _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
         if len(groups) > FEW:
             nearest = _find_nearest(self._sizes, groups)
@@ -172,9 +159,8 @@ def measure(
     regret: float = REGRET,
     confidence: float = CONFIDENCE,
 ) -> Measure:
-    """Return how many of `configs` configurations to measure, or why no number can be given.
-    `learned`: the programs of the graph's collection; k is calibrated on those predicted out of
-    fold."""
+    """Return how many of `configs` configurations to measure, or why none can be said, by the
+    programs of `learned` that were predicted out of fold."""
     if configs == 1:
         return Measure(1, "there is only one configuration")
     k = learned.quantile(regret, confidence)
@@ -212,12 +198,9 @@ def _sizes(program: Facts | Program) -> list[float]:
 
 
 def _find_nearest(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return each point's distance (points,) to the nearest point of another group.
-
-    It is infinite if there is no other group. Two different group numbers differ in at least one
-    bit. So for each bit, points with the bit search a tree of the points without it, and the other
-    way round; the minimum over the bits is the distance.
-    """
+    """Return each point's distance (points,) to the nearest of another group, or infinity. Group
+    numbers differ in some bit: for each bit, points with and without it search each other's
+    tree."""
     from scipy.spatial import cKDTree  # slow to import
 
     nearest = np.full(len(points), np.inf)

@@ -79,8 +79,7 @@ def write_card(record: BundleRecord, folder: Path) -> None:
 
 
 def _list_caveats(record: BundleRecord) -> Iterator[str]:
-    """Yield the warnings about the scores: estimated runtimes, a recipe fitted on the same
-    graphs."""
+    """Yield warnings about scores: estimated runtimes, a recipe fitted on the same graphs."""
     if estimates := warn_of_estimates(record.label_sources):
         yield f"**{estimates}** The scores say how well the estimates are predicted."
     if record.caveat:
@@ -88,17 +87,14 @@ def _list_caveats(record: BundleRecord) -> Iterator[str]:
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:
-    """Yield a row of the card's table for each family of graphs in each collection. A family is the
-    first word of the graphs' names. With too few graphs the row has no interval."""
+    """Yield a row for each family (first word of names) of collections; no interval of few."""
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
             yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"
 
 
 def _describe_teacher(record: BundleRecord) -> str:
-    """Return as text the scores of the ensemble from which the models were distilled. The mean
-    difference of the models' scores from them follows. The text is empty if the models were not
-    distilled."""
+    """Return the teacher ensemble's scores and the models' mean difference as text, or ""."""
     teacher = record.teacher
     if teacher is None:
         return ""

@@ -49,15 +49,12 @@ Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 def pack(
     run: Run, recipe: Recipe, out: Path, *, refitted: bool = False, teacher: Recipe | None = None
 ) -> Path:
-    """Write the bundle of a run: a zip if the name of `out` ends in .zip, otherwise a folder.
+    """Write the bundle of a run: a zip if `out` ends in .zip, otherwise a folder. `refitted`: take
+    models trained on all folds; the card still shows the other models' scores. `teacher`: the
+    ensemble from which the members were distilled.
 
-    Args:
-        refitted: take the models that were trained on all folds. The card still shows the scores
-            of the models that left out a fold.
-        teacher: the ensemble from which the recipe's members were distilled.
-
-    Raises InputError if `out` exists and is no bundle, if the recipe does not fit the run, if the
-    run is not finished, or if a model is missing, damaged or of a class that the user wrote.
+    Raises InputError if `out` exists and is no bundle, the recipe does not fit the run, the run is
+    not finished, or a model is missing, damaged or of a user's class.
     """
     check_recipe(recipe, run.experiments())
     check_finished(run, recipe)
@@ -109,9 +106,8 @@ def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, fol
 
 
 def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
-    """Return the models of the recipe's members and of its fallback, for every fold and seed. With
-    `refitted`, return the models trained on all folds instead. A collection that could not be
-    divided into folds has only models trained on all graphs, which are returned in any case."""
+    """Return the models of the recipe's members and fallback for every fold and seed, or those
+    trained on all folds: if `refitted`, and of undivided collections."""
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
         jobs = [(source, check_job(source)) for source in run.jobs(name)]
@@ -208,12 +204,8 @@ def _describe(
 
 
 def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
-    """Return by collection a Program for each graph that was learned from or predicted out of fold.
-
-    Args:
-        learned: IDs (collection:graph) of the graphs that the models learned from.
-        steps: the result of `list_steps`.
-    """
+    """Return by collection a Program for each graph that was `learned` from (by ID) or predicted
+    out of fold, with `list_steps`' results."""
     found: dict[str, list[Program]] = {}
     for row in predictions.read(run.graphs).iter_rows(named=True):
         key = row["collection"], row["graph"]
@@ -236,9 +228,8 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
 
 
 def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
-    """Return the order in which the recipe ranks each labelled graph out of fold, and the runtimes.
-    `used`: the experiments whose models are packed; others are not merged. Returns by (collection,
-    graph): positions (configs,) from fastest to slowest, runtimes (configs,)."""
+    """Return by (collection, graph) positions (configs,) from fastest to slowest out of fold, by
+    the recipe of the `used` experiments, and runtimes (configs,)."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
     found: Ranked = {}
@@ -251,24 +242,21 @@ def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
 
 
 def list_steps(ranked: Ranked) -> Steps:
-    """Return, for each graph, the (k, slowdown) steps (see find_steps) and the number of
-    configurations."""
+    """Return each graph's (k, slowdown) steps (see find_steps) and number of configurations."""
     return {
         key: (find_steps(order, runtimes), len(order)) for key, (order, runtimes) in ranked.items()
     }
 
 
 def find_family(graph: str) -> str:
-    """Return the first word of a graph's name, such as bert; "" if the name begins with no word.
-    Names that are hashes have no family."""
+    """Return the first word of a graph's name, such as bert; "" for none, as of hashes."""
     if re.fullmatch(r"[0-9a-f]{16,}", graph):
         return ""
     return re.match(r"[A-Za-z]*", graph)[0].lower()  # type: ignore[index]  # it always matches
 
 
 def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
-    """Return the teacher's scores, and the mean of the students' (`recipe`) scores minus these.
-    Both are scored on the same graphs."""
+    """Return the teacher's scores, and the students' mean difference on the same graphs."""
     table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
     gains = compare(table, STUDENT, TEACHER).filter(pl.col("collection") == "mean")
     (mean,) = gains.iter_rows(named=True)
@@ -287,8 +275,7 @@ def _score(table: pl.DataFrame) -> dict[str, Score]:
 
 
 def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
-    """Return, for each collection and family, the scores of the family's graphs; see
-    `find_family`."""
+    """Return, for each collection and `find_family`, the scores of its graphs."""
     named = table.with_columns(
         family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
     )

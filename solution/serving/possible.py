@@ -26,8 +26,7 @@ def check_layouts(graph: Graph, configs: np.ndarray) -> None:
 
 
 def describe_impossible(graph: Graph) -> str:
-    """Describe the first configuration with an impossible layout; "" if all are possible. Each
-    distinct layout of a node is checked once."""
+    """Describe the first configuration with an impossible layout; "" if there is none."""
     if graph.collection.kind != "layout":
         return ""
     book, nodes = graph.layouts, graph.layouts.node
@@ -47,9 +46,8 @@ def describe_impossible(graph: Graph) -> str:
 
 
 def _find_bounds(graph: Graph) -> np.ndarray:
-    """Return an upper bound (configurable, 3) on each tensor's rank; MAX_RANK if it is unknown. The
-    tensors are a node's output, input and kernel. It is not certain which operand is the input and
-    which the kernel, so both get the rank of the largest operand."""
+    """Return upper bounds (configurable, 3) on ranks of output, input and kernel, or MAX_RANK; the
+    last two are uncertain and share that of the largest operand."""
     ranks = tensor_ranks(graph)
     read = np.zeros_like(ranks)
     np.maximum.at(read, graph.edges[:, 0], ranks[graph.edges[:, 1]])
@@ -61,12 +59,8 @@ _bounds = PerGraph(_find_bounds)
 
 
 def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Return a mask (n, 3) bool: True if the layout of this tensor is impossible.
-
-    Args:
-        nodes: (n,) the node of each layout, as its position among the configurable nodes.
-        layouts: (n, 18): six slots for each of the three tensors.
-    """
+    """Return a mask (n, 3) of impossible layouts (n, 18) at `nodes` (n,), positions among the
+    configurable nodes."""
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)
     # In sorted slots, equal set slots are a repeated axis; a set slot after an unset one is a gap.
@@ -81,13 +75,8 @@ def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 
 def _describe(graph: Graph, node: int, layout: np.ndarray, wrong: np.ndarray) -> str:
-    """Describe the first impossible tensor of a configuration at one node, for an error message.
-
-    Args:
-        node: the node's position among the configurable nodes.
-        layout: (18,): six slots for each of the node's three tensors.
-        wrong: (3,) bool: True for tensors whose layout is impossible.
-    """
+    """Describe a configuration's first `wrong` (3,) tensor with its `layout` (18,) at a
+    configurable node, for an error message."""
     tensor = int(np.argmax(wrong))
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)[tensor]
     last = int(np.flatnonzero(slots != LAYOUT_UNSET)[-1])

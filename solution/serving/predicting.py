@@ -8,13 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from solution.data.folders import (
-    GraphFile,
-    find_files,
-    find_left_out,
-    find_sample_submission,
-    parse_path,
-)
+from solution.data import folders
 from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.parallel_files import map_files
@@ -40,18 +34,9 @@ class Predicted:
 
 
 def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> Predicted:
-    """Rank every test graph of a prepared store or of a folder with npz files.
-
-    The scores are those of `Bundle.rank`. If a run was packed into the bundle, they equal the
-    scores of the run's ranking.
-
-    Args:
-        bundle: a folder or a zip.
-        workers: number of processes; by default one per core, and none if there is little to do.
-
-    Raises:
-        InputError: there is no test graph, one cannot be read, or the bundle cannot rank it.
-    """
+    """Rank every test graph of a prepared store or folder of npz files, with `Bundle.rank`'s
+    scores, those of the packed run's ranking. `workers`: by default a process per core, or none.
+    Raises InputError if there is no test graph, one is unreadable, or cannot be ranked."""
     files, seals, sample = _find_in_store(data) if is_store(data) else _find_in_folder(data)
     if not files:
         raise InputError(f"{data}: has no graph of the test split, so there is none to predict.")
@@ -71,21 +56,22 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
     return Predicted(pl.concat(ranked), graphs, sample)
 
 
-def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """Return the test graphs' files in a folder, an empty mapping, and the sample submission. The
-    mapping is empty because only a store has checksums."""
-    files = [file for file in find_files(data) if file.split == "test"]
-    for words in find_left_out(data):
+def _find_in_folder(data: Path) -> tuple[list[folders.GraphFile], Mapping[Path, str], Path | None]:
+    """Return a folder's test files, no checksums (a store has these), and the sample submission."""
+    files = [file for file in folders.find_files(data) if file.split == "test"]
+    for words in folders.find_left_out(data):
         warn(words)
-    return files, {}, find_sample_submission(data)
+    return files, {}, folders.find_sample_submission(data)
 
 
-def _find_in_store(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
+def _find_in_store(data: Path) -> tuple[list[folders.GraphFile], Mapping[Path, str], Path | None]:
     """Return the test graphs' files in a store, all files' checksums, and the sample submission."""
     store = Store.open(data)
     seals = store.seals()
     files = [
-        file for path in seals if (file := parse_path(path)) is not None and file.split == "test"
+        file
+        for path in seals
+        if (file := folders.parse_path(path)) is not None and file.split == "test"
     ]
     return files, seals, store.sample_submission
 
@@ -97,7 +83,7 @@ def _open(bundle: Path) -> Bundle:
 
 
 def _rank(
-    file: GraphFile, advance: Advance, *, bundle: Path, seals: Mapping[Path, str]
+    file: folders.GraphFile, advance: Advance, *, bundle: Path, seals: Mapping[Path, str]
 ) -> pl.DataFrame:
     """Return the ranking of one graph, a frame of RANKING_SCHEMA."""
     if file.path in seals:

@@ -52,8 +52,7 @@ class Ranking:
 
     @cached_property
     def to_measure(self) -> np.ndarray:
-        """Return the numbers (k,) of the configurations to measure, in order; none if k is
-        unknown."""
+        """Return the configurations (k,) to measure, in order; none if k is unknown."""
         return self.order[: self.measure or 0]
 
     @property
@@ -72,18 +71,9 @@ class Ranking:
         return f"Measure the first {self.measure}: {self.reason}.{learned}"
 
     def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
-        """Return a frame: rank, config, score, spread, configuration; the best row comes first.
-
-        The spread is the standard deviation of the rank over the models. The configuration is
-        described in words. If a compiler was asked, a column `estimate` holds its nanoseconds.
-
-        Args:
-            top: number of rows; None: all.
-            whole: write every layout that a configuration asks for, which may be long; otherwise a
-                few.
-
-        Raises InputError if `top` is negative.
-        """
+        """Return `top` rows (None: all), the best first: rank, config, score, spread (deviation of
+        the rank over models), configuration in words, and a compiler's `estimate` in nanoseconds,
+        if asked. `whole`: all layouts, not a few. Raises InputError if `top` is negative."""
         import polars as pl
 
         if top is not None and top < 0:
@@ -128,8 +118,7 @@ Ranked = tuple[Path, Ranking]  # the file of the graph, and its ranking
 
 
 def format_csv(rankings: Sequence[Ranked]) -> str:
-    """Return CSV rows of file, collection, graph, measure and the columns of to_frame. `measure`
-    says whether the configuration should be measured."""
+    """Return CSV rows: file, collection, graph, measure (if it should be), to_frame's columns."""
     import polars as pl
 
     frames = [
@@ -151,9 +140,9 @@ def is_shown_whole(ranking: Ranking) -> bool:
 
 
 def format_json(rankings: Sequence[Ranked]) -> str:
-    """Return a JSON list with an object per graph; its `configurations` have to_frame's columns.
-    The best configuration comes first. Layouts are lists of node, tensor, and the order from minor
-    to major; they are left out if they are too many (see is_shown_whole)."""
+    """Return a JSON list with an object per graph; `configurations` have to_frame's columns.
+    Layouts are lists of node, tensor, order from minor to major, unless too many
+    (is_shown_whole)."""
     return json.dumps([_describe(*ranked) for ranked in rankings]) + "\n"
 
 

@@ -59,17 +59,12 @@ def read_questions(
     configs: int | None = None,
     wanted: Wanted | None = None,
 ) -> Iterator[Question]:
-    """Yield every graph of a file, of a prepared store, or of a folder with npz files or dumps.
+    """Yield every graph of a file, a prepared store, or a folder of npz files or dumps. Programs
+    without anything to configure are skipped with a warning, if there are others.
 
-    A program without anything to configure is skipped with a warning, if there are others.
-
-    Args:
-        collection: the graphs' collection, if the path does not tell it.
-        configs: generate this many configurations; by default only for a program that has just one.
-        wanted: which programs of a file to read; by default all.
-
-    Raises:
-        InputError: there is no such file, it holds no graph, or nothing in it may be configured.
+    `collection`: if the path does not tell it. `configs`: how many to generate (default: only for a
+    program with just one). `wanted`: programs of a file. Raises InputError if there is no file or
+    graph, or nothing to configure.
     """
     is_empty, left_out = True, []
     with _Reader(collection, wanted) as reader:
@@ -90,8 +85,7 @@ def read_questions(
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
-    """Return the question (a graph to be ranked) with generated configurations, or unchanged. They
-    are generated if `configs` is given, or if an unpruned graph has just one configuration."""
+    """Return the question with `configs` generated ones, also if an unpruned graph has just one."""
     graph = question.graph
     is_whole = question.facts == describe_graph(graph)
     if configs is not None and not is_whole:
@@ -108,15 +102,8 @@ def _make_configs(question: Question, configs: int | None, path: Path) -> Questi
 def read_graph(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Graph:
-    """Return the graph of a file: npz, a module of XLA, or one of a prepared store.
-
-    Args:
-        collection: such as layout:xla:random, if the path does not tell it.
-        configs: generate this many configurations; by default only for a program that has just one.
-
-    Raises:
-        InputError: there is no such file, it is no graph, or it holds several.
-    """
+    """Return the graph of a file: npz, a module of XLA, or one of a prepared store. Arguments as in
+    read_questions. Raises InputError if there is no file, or it is no graph or several."""
     return read_question(path, collection, configs=configs).graph
 
 
@@ -149,14 +136,8 @@ class Module:
 def read_modules(
     path: Path, collection: str | None = None, wanted: Wanted | None = None
 ) -> list[Module]:
-    """Return the programs of a file in any form but npz, or those of a folder's files.
-
-    Args:
-        collection: of layout graphs; tiles belong to tile:xla.
-        wanted: which programs of a file to read; by default all.
-
-    Raises InputError if there is no such file, it is no program, or a folder holds none.
-    """
+    """Return the programs of a file in any form but npz, or of a folder's files; arguments as in
+    read_questions. Raises InputError if there is no file, or no program in it."""
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder. Give a program's file.")
     files = [path]
@@ -188,8 +169,7 @@ class _Reader:
         self._stack.close()
 
     def read(self, path: Path) -> Iterator[Question]:
-        """Yield the graphs of a file or a folder, with the configurations that the files
-        contain."""
+        """Yield the graphs of a file or a folder, with the files' configurations."""
         if path.is_dir():
             yield from self._read_folder(path)
         elif path.suffix == SUFFIX:
@@ -216,8 +196,8 @@ class _Reader:
         yield from map(Module, make_records(path, messages, collection), notes)
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
-        """Yield the graphs of a store; or those of the npz files, modules and dumps in a folder. If
-        the folder directly holds no such file, look for the competition's npz files below it."""
+        """Yield the graphs of a store, or of a folder's npz files, modules and dumps; without any,
+        of the competition's npz files below it."""
         from solution.store.store import Store, is_store  # slow to import
 
         if is_store(folder):
@@ -242,8 +222,8 @@ class _Reader:
         return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
     def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return a TuningRecord message without runs, and notes, for each program of a text. The
-        notes say which parts of the program are considered. XLA or jax reads the text."""
+        """Return a TuningRecord without runs, and notes on what is considered, for each program of
+        a text, which XLA or jax reads."""
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))
@@ -252,17 +232,15 @@ class _Reader:
 
 
 def _is_program(path: Path) -> bool:
-    """Return True if a file in a folder is a graph or a program. XLA may dump a module before and
-    after optimisation, as text and as protobuf. Of these only the unoptimised module counts, and
-    its text only if there is no protobuf."""
+    """Return True if a file in a folder is a graph or a program: of XLA's dumps only the
+    unoptimised module, as protobuf if there is one."""
     if path.name.endswith(DUMPED):
         return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
     return path.suffix in (NPZ, *PROTOBUF, *OF_FOLDERS) and not path.name.endswith(REPORT)
 
 
 def _is_protobuf(path: Path) -> bool:
-    """Return True if the file is a protobuf: by suffix and contents, or because of its first
-    bytes."""
+    """Return True if the file is a protobuf: by suffix and contents, or first bytes."""
     if not path.is_file() or path.suffix == ".py":
         return path.suffix in PROTOBUF
     form = find_form_of(path)
@@ -272,8 +250,7 @@ def _is_protobuf(path: Path) -> bool:
 
 
 def _as_kernel(graph: Graph) -> Graph:
-    """Return a module's graph as a graph of tile:xla, with a single tile of zeros. A graph of a
-    tile collection is returned unchanged."""
+    """Return a module's graph as a graph of tile:xla, with a single tile of zeros."""
     if graph.collection.name in TILE:
         return graph
     if graph.num_configs > 1:
@@ -295,8 +272,7 @@ def _ask(graph: Graph, file: Path) -> Question:
 
 
 def _read_prepared(path: Path, seal: str | None = None) -> Question:
-    """Read a graph of a store, as a question: a graph to be ranked. A store's graph is pruned, so
-    the sizes of the whole program are read from the file's record."""
+    """Read a store's graph as a question; whole sizes, as it is pruned, are the record's."""
     graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
     try:
         counts = [_read_count(summary[name]) for name in ("nodes", "edges", "configurable")]

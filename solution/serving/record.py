@@ -130,8 +130,7 @@ def write_bundle_record(record: BundleRecord, folder: Path) -> None:
 
 
 def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
-    """Return the record in `folder`; error messages call the bundle `named`. Raises InputError if
-    the record is damaged, or this program cannot use the bundle."""
+    """Return the record in `folder`; InputError, about `named`, if it is damaged or unusable."""
     path = folder / RECORD
     if not path.is_file():
         raise InputError(f"{named}: there is no bundle here. Make one with `fastslow pack RUN`.")
@@ -152,8 +151,7 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 
 
 def _forget_steps(record: BundleRecord) -> BundleRecord:
-    """Return the record without steps (see Program.steps). An earlier version of the code computed
-    the steps from another order than the ranking's."""
+    """Return the record without steps, which earlier code computed from another order."""
     programs = {
         name: tuple(dataclasses.replace(program, steps=()) for program in graphs)
         for name, graphs in record.programs.items()
@@ -197,8 +195,7 @@ def _check_sizes(settings: object, folder: str, named: Path) -> None:
 
 
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
-    """Raise InputError if a listed file is a link, or its size differs from the record. Files below
-    MODELS that the record does not list are errors, too."""
+    """Raise InputError for links, files not of the recorded size, and unknown ones below MODELS."""
     real = folder.resolve()
     for name in (RECORD, *record.sizes):
         path = folder / name

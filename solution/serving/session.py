@@ -42,8 +42,7 @@ class Listed(Protocol):
     """A model that scores every new configuration together with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...): (score - mean) / standard deviation.
-        Mean and standard deviation are over the model's scores of the reference list."""
+        """Return scores (k,) float64 of `configs` (k, ...), standardised by those of the list."""
         ...
 
 
@@ -62,9 +61,8 @@ class Session:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float32, comparable with all other scores of this session. Lower is
-        faster. `configs`: (k, configurable, 18) layouts with -1 where the compiler chooses, or (k,
-        24) tiles. Raises InputError if `configs` are no configurations of the program."""
+        """Return scores (k,) float32, comparable in this session, of layouts (k, configurable, 18),
+        -1 where the compiler chooses, or tiles (k, 24). Raises InputError if they do not fit."""
         checked = self._check(configs)
         votes: dict[str, list[np.ndarray]] = {}
         for member, model in self.models():
@@ -116,9 +114,8 @@ class Session:
 def open_session(
     graph: Graph, reference: int, models: Models, weights: Mapping[str, float]
 ) -> Session:
-    """Return a scorer of the graph's configurations. Its reference list consists of at most
-    `reference` of these configurations. If the graph has just one, the list is generated. Raises
-    InputError if the list would be empty."""
+    """Return a scorer beside at most `reference` of the graph's configurations, generated ones if
+    it has one. Raises InputError if there are none."""
     if reference < 1:
         raise InputError(f"reference is {reference}, expected a number of configurations from 1.")
     if graph.num_configs == 1:
@@ -138,16 +135,14 @@ class HasLayoutNet(Protocol):
 
 
 def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """Return the model with a fixed reference list: the configurations of `listed`. `listed`: a
-    graph that is already prepared for the model."""
+    """Return the model beside a reference list, the prepared graph `listed`."""
     if isinstance(ranker, HasLayoutNet):
         return NetBeside(ListedNet(ranker.in_numpy(), listed))
     return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)
 
 
 class NetBeside:
-    """A layout net beside a reference list, with incremental inference. Its work is proportional to
-    the number of nodes that a configuration changes."""
+    """A layout net beside a reference list; work is proportional to the nodes changed."""
 
     def __init__(self, net: ListedNet) -> None:
         self._net = net
@@ -173,8 +168,7 @@ class TogetherWith:
 
 
 class Alone:
-    """A model whose scores depend on all configurations that are scored together. Each new
-    configuration is scored by one call, together with the reference list only."""
+    """A model whose scores depend on the list: scores each configuration beside the list alone."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -189,8 +183,7 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """Return the program with the reference list's configurations, followed by `configs`. The field
-    `listed` of the result is True for the reference list."""
+    """Return the program with the reference list (marked by `listed`), then `configs`."""
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)

@@ -96,9 +96,8 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """Return the collections that the ensemble can teach. The ensemble can teach a collection if
-    the recipe gives a weight to a model for it. Raises InputError if there is none, or if a model's
-    code comes from a user's file."""
+    """Return the collections for which the recipe weighs a model, which the ensemble can teach.
+    Raises InputError if there is none, or a model's code comes from a user's file."""
     teachers = _list_teachers(run, recipe)
     for name, folder, _ in teachers:
         if str(read_record(folder / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
@@ -121,8 +120,7 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
 
 
 def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> None:
-    """Record that the students of the run learn from this recipe. Students that learned from
-    another recipe are deleted."""
+    """Record that the run's students learn from this recipe; delete other recipes' students."""
     known = recall(run.folder, TEACHER)
     if known is not None and known == recipe.model_copy(update={"name": known.name}):
         return
@@ -135,17 +133,15 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 
 class Teacher:
     """The ensemble's models that have not seen a fold; for NO_FOLD, the models of all folds. Models
-    trained without a held-out fold teach only collections that could not be divided into folds. So
-    it makes no difference to a student whether an experiment was also refitted on all graphs."""
+    without a held-out fold teach only undivided collections, refitted or not."""
 
     def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:
         self._run, self._recipe, self._fold = run, recipe, fold
         self._models: dict[Path, Model] = {}
 
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
-        """Yield the graphs with the ensemble's scores in place of runtimes. Runtimes must be
-        positive, so they are exp((scores - mean) / standard deviation). Layout graphs also get
-        generated configurations. Graphs that no model of the ensemble ranks are left out."""
+        """Yield graphs with exp((scores - mean) / deviation) of the ensemble in place of runtimes,
+        layout graphs with generated configurations, too; no graphs that no model ranks."""
         with one_thread():
             for given in graphs:
                 graph = _add_layouts(given) if given.collection.kind == "layout" else given
@@ -194,8 +190,7 @@ class Teacher:
 
 
 def _add_layouts(graph: Graph) -> Graph:
-    """Return the graph with at most OWN_LAYOUTS of its configurations, and MADE_LAYOUTS generated
-    ones."""
+    """Return the graph with at most OWN_LAYOUTS configurations and MADE_LAYOUTS generated ones."""
     check_no_options(graph)
     chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:

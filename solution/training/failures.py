@@ -31,8 +31,7 @@ def is_own(experiment: Experiment) -> bool:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Return the experiment with this name or file, as find_experiment does. Raises InputError also
-    for mistakes in a user's file that would only show in training."""
+    """Load as find_experiment does; InputError also for mistakes that only training would show."""
     if Path(name).suffix != ".py":
         return find_experiment(name)
     with refuse_other_folder(name):
@@ -46,8 +45,7 @@ def load_experiment(name: str) -> Experiment:
 
 @contextmanager
 def refuse_other_folder(source: str) -> Iterator[None]:
-    """Raise InputError if the block changes the working folder; return to the former folder
-    first."""
+    """Raise InputError if the block changes the working folder, and return to it."""
     before = Path.cwd()
     try:
         yield
@@ -69,8 +67,7 @@ def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.F
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
-    """Return the place where the import of the user's file failed, as " (FILE, line N)". The text
-    is empty if the place is unknown."""
+    """Return where the user's file failed to import, as " (FILE, line N)", or ""."""
     # the messages of InputError and SyntaxError already name the line
     if error is None or isinstance(error, (InputError, SyntaxError)):
         return ""
@@ -96,16 +93,9 @@ def _check_settings(settings: RankerSettings, source: str) -> None:
 
 @contextmanager
 def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
-    """Turn an error that the experiment's file raises into an InputError with one line.
-
-    An error from anywhere else is a defect of this program and keeps its traceback.
-
-    Args:
-        doing: what the block does, for the message.
-
-    Raises:
-        InputError: names file, line, function and `doing`; or says that the GPU is out of memory.
-    """
+    """Turn an error that the experiment's file raises while `doing` into an InputError with file,
+    line and function, or that the GPU is out of memory. Other errors are this program's defects and
+    keep their traceback."""
     try:
         yield
     except (Exception, SystemExit) as error:  # SystemExit: sys.exit would end the program silently
@@ -129,17 +119,15 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
 def _find_frames(
     trace: TracebackType | None, experiment: Experiment
 ) -> list[traceback.FrameSummary]:
-    """Return the traceback frames in the user's file and in the files that it imports from its
-    folder."""
+    """Return traceback frames in the user's file and what it imports from its folder."""
     if not is_own(experiment):
         return []
     return find_own_frames(trace, Path(experiment.origin))
 
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:
-    """Fit a user's model on one graph, predict with the model and save it, before workers start.
-    The package's experiments are tested, but a user's file may contain an error that would
-    otherwise show only after a long training."""
+    """Fit a user's model on one graph, predict and save it, because its file may contain an error
+    that would otherwise show only after a long training."""
     if not is_own(experiment) or not experiment.ranker.learns:
         return
     for collection in experiment.collections:
@@ -189,8 +177,7 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError if a score is not finite in 32 bits, or if scores that differ become all
-    equal when rounded to 32 bits."""
+    """Raise InputError if scores are not finite, or different ones all equal, in 32 bits."""
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"

@@ -37,20 +37,11 @@ def name_family(name: str) -> str:
 
 
 def find_families(
-    names: Sequence[str],
-    architectures: Sequence[str],
-    read_opcodes: Callable[[int], np.ndarray],
+    names: Sequence[str], architectures: Sequence[str], read_opcodes: Callable[[int], np.ndarray]
 ) -> list[str]:
-    """Return the family of each graph.
-
-    A family is named by the shortest word in the names of its graphs, or by an architecture if they
-    have none.
-
-    Args:
-        names, architectures: of the graphs, in the same order.
-        read_opcodes: returns the opcodes (nodes,) uint8 of the graph at a position; called only if
-            a name has no word, and once for each architecture.
-    """
+    """Return the family of each graph: the shortest word in the names of its graphs, or an
+    architecture if there is none. `read_opcodes` returns the opcodes of a graph at a position: of
+    graphs without a word, and one of each architecture."""
     words = [name_family(name) for name in names]
     joined = [*_join_equal(architectures), *_join_words(words)]
     if "" in words:
@@ -68,8 +59,7 @@ def find_families(
 
 
 def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of positions to join: (first position with the same value, position). Empty
-    values are skipped."""
+    """Return pairs of positions to join: first with the same value, position; no empty values."""
     first: dict[str, int] = {}
     return [(first.setdefault(value, row), row) for row, value in enumerate(values) if value]
 
@@ -90,12 +80,9 @@ def _join_words(words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _join_alike(
-    words: Sequence[str],
-    architectures: Sequence[str],
-    read_opcodes: Callable[[int], np.ndarray],
+    words: Sequence[str], architectures: Sequence[str], read_opcodes: Callable[[int], np.ndarray]
 ) -> list[tuple[int, int]]:
-    """Return pairs of positions to join: a graph without a word, and a graph of each architecture
-    with nearly the same set of opcodes."""
+    """Return pairs to join: a graph without a word, one per architecture with its opcodes."""
     first: dict[str, int] = {}
     for row, architecture in enumerate(architectures):
         first.setdefault(architecture, row)

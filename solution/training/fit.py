@@ -49,14 +49,12 @@ class LearningCurve:
         self._report(*given, **named)
 
     def points(self) -> list[tuple[int, float]]:
-        """Return (step, validation score) in order of time, thinned to about MAX_POINTS. The first,
-        the last and the first best point are always kept. If a ranker fits several models one after
-        the other, each starts again at a low step."""
+        """Return about MAX_POINTS (step, validation score) in order of time, among them the first,
+        the last and the first best one. Each of several models of a ranker begins at a low step."""
         return [self._points[index] for index in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
-        """Return the recorded measures by name, such as the loss: values at the steps of `points`.
-        A measure is left out if it is missing or not finite at one of these steps."""
+        """Return measures, such as the loss, by name at the steps of `points`, if always finite."""
         kept = [self._measures[index] for index in self._kept()]
         found = {
             name: [round(float(row.get(name, np.nan)), DIGITS) for row in kept]
@@ -65,8 +63,7 @@ class LearningCurve:
         return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
     def volatility(self) -> float | None:
-        """Return measure_volatility of the validation scores of the last model that was fitted. It
-        is None if there are fewer than two scores."""
+        """Return measure_volatility of the validation scores of the model fitted last."""
         steps = [step for step, _ in self._points]
         starts = [index for index in range(1, len(steps)) if steps[index] <= steps[index - 1]]
         return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
@@ -80,8 +77,7 @@ class LearningCurve:
 
 
 def measure_volatility(scores: Sequence[float]) -> float | None:
-    """Return the standard deviation of the last ten validation scores; None if there are fewer
-    than two."""
+    """Return the deviation of the last ten validation scores; None of fewer than two."""
     last = scores[-LAST:]
     return float(np.std(last)) if len(last) > 1 else None
 
@@ -101,13 +97,8 @@ def train_job(
     *,
     checkpoints: Path | None = None,
 ) -> None:
-    """Fit the model, predict, write the job's folder, and remove the checkpoints.
-
-    Args:
-        teach: replaces the runtimes of graphs by a teacher's targets. If given, the model also
-            learns from test graphs. None: learn from measured runtimes.
-        checkpoints: the folder for checkpoints; None: the one in the run.
-    """
+    """Fit the model, predict, write the job's folder, and remove `checkpoints` (None: in the run).
+    `teach` replaces runtimes by a teacher's targets, for test graphs, too."""
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
@@ -121,12 +112,7 @@ def train_job(
 
 
 def _train(
-    job: Job,
-    plan: Plan,
-    run: Run,
-    report: Report,
-    teach: Teach | None,
-    checkpoints: Path,
+    job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None, checkpoints: Path
 ) -> None:
     settings = job.experiment.ranker
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
@@ -172,9 +158,8 @@ def _record(
 
 
 def predict_part(ranker: Ranker, job: Job, plan: Plan, part: str) -> pl.DataFrame:
-    """Return the predictions of a part (out_of_fold or test) for all collections of the job. Raises
-    InputError if a score is NaN or infinite. This happens before the model is stored, so the next
-    start trains it again."""
+    """Return a part's predictions (out_of_fold or test) for the job's collections. Raises
+    InputError if a score is not finite, before the model is stored."""
     frames = [predictions.SCHEMA.to_frame()]
     for collection in job.collections:
         if part == "test":
@@ -195,17 +180,15 @@ def _name_graphs(rows: pl.DataFrame) -> list[str]:
 def split_training(
     plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of the graphs to fit on, then the rows of the graphs for early stopping.
-    Neither includes a graph of the held-out fold."""
+    """Return rows of graphs to fit on and for early stopping, none of the held-out fold."""
     training = pl.concat(plan.training(name, fold) for name in collections)
     mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)
 
 
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
-    """Return the scores of at most `limit` chosen configurations of each graph; None: of all. The
-    ranker sees only the chosen configurations, because the score of one may depend on the others.
-    The ranker sees no runtimes."""
+    """Return scores of at most `limit` configurations of each graph (None: all). The ranker sees
+    these only, because scores may depend on the others, and no runtimes."""
     frames = []
     for graph in graphs:
         configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)

@@ -45,24 +45,15 @@ def fit_without(
 def held_out(
     plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
 ) -> LazyGraphs:
-    """Return the labelled graphs of the fold, prepared for a ranker with these settings. With
-    settings=None the graphs are as stored."""
+    """Return the fold's labelled graphs, prepared for these settings, or as stored."""
     return plan.load(plan.held_out(collection, fold), settings)
 
 
 def score_graphs(
     ranker: Ranker, graphs: Sequence[Graph], measures: Iterable[Measure] = ()
 ) -> np.ndarray:
-    """Return for each labelled graph its score, then the values of `measures`.
-
-    The score is computed by the rule of the graph's collection.
-
-    Returns:
-        (graphs, 1 + measures)
-
-    Raises:
-        DivergedError: a score is NaN or infinite, so that its rank would be arbitrary.
-    """
+    """Return for each labelled graph its score by its collection's rule, then the values of
+    `measures`: (graphs, 1 + measures). Raises DivergedError if a score is not finite."""
     rows, more = [], tuple(measures)
     for graph in graphs:
         chosen = graph.select(choose_configs(graph.key, graph.num_configs))

@@ -25,17 +25,9 @@ SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 
 
 def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
-    """Return the graphs with the columns `group` and `fold` added.
-
-    A group is a set of graphs that stay in one fold; solution.domain.dividing assigns its fold.
-
-    Args:
-        graphs: the columns collection, graph, labelled, and the column that the scheme is named
-            after (architecture, family or graph); the order of rows is irrelevant.
-
-    Returns:
-        `graphs` with `group`, and `fold`: 0 ... num_folds - 1, or NO_FOLD for unlabelled graphs.
-    """
+    """Return `graphs` with the columns `group` (graphs that stay in one fold; see
+    solution.domain.dividing) and `fold`: 0 ... num_folds - 1, or NO_FOLD for unlabelled graphs.
+    They have the columns collection, graph, labelled, and the one named like the scheme."""
     grouped = graphs.with_columns(
         (pl.col("collection").replace_strict(SOURCES) + "/" + pl.col(scheme)).alias("group")
     )
@@ -51,9 +43,8 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
 
 
 def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
-    """Choose whole groups for an inner validation split; return a mask over `groups` (graphs,). The
-    mask covers about `share` of the graphs, and never more than half if there are several. It is
-    empty if there are fewer than three groups."""
+    """Choose whole groups for an inner validation split: a mask over `groups` (graphs,) of about
+    `share` of the graphs, at most half if there are several, none of fewer than three groups."""
     distinct = sorted(set(groups), key=lambda group: random_position(group, seed))
     mask = np.zeros(len(groups), bool)
     if len(distinct) < 3:

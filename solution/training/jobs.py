@@ -40,8 +40,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """The experiment and its collections as text. It is the same for the models of all folds
-        and seeds."""
+        """The experiment and its collections as text, the same for all folds and seeds."""
         return f"{self.experiment.name} {' + '.join(self.collections)}"
 
     def describe(self) -> str:
@@ -59,8 +58,7 @@ class Choice:
     folds: tuple[int, ...] = ()  # empty: all
 
     def includes(self, job: Job) -> bool:
-        """Return whether the filter selects the job; jobs without a held-out fold match every
-        fold."""
+        """Return whether the filter selects the job (always, without a held-out fold)."""
         ranks = not self.collections or bool(set(self.collections) & set(job.collections))
         return ranks and (not self.folds or job.fold in (NO_FOLD, *self.folds))
 
@@ -69,16 +67,14 @@ EVERYTHING = Choice()
 
 
 def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Return the jobs with an experiment loaded by name or file, and those made in memory. Another
-    process can load only the first."""
+    """Return the jobs whose experiment another process can load, and those made in memory."""
     loaded = [job for job in jobs if job.experiment.origin]
     return loaded, [job for job in jobs if not job.experiment.origin]
 
 
 def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
-    """Return the jobs of an experiment: one for each group of collections, fold and seed. A
-    collection that cannot be divided gets a job without a held-out fold, whose model predicts only
-    the test graphs. A collection without labels gets a job only if the ranker does not learn."""
+    """Return the experiment's jobs: one per group of collections, fold and seed. An undivided
+    collection gets a job without held-out fold, an unlabelled one if the ranker learns nothing."""
     ranked: dict[tuple[tuple[str, ...], int], list[str]] = {}
     needed = IS_LABELLED if experiment.ranker.learns else pl.lit(value=True)
     for collection in experiment.collections:
@@ -104,8 +100,7 @@ def list_missing(
 
 @dataclass(frozen=True)
 class Backlog:
-    """All jobs of a run: the selected jobs to train now, the other untrained jobs, and the trained
-    jobs."""
+    """All jobs of a run: selected ones to train now, other untrained ones, trained ones."""
 
     jobs: Sequence[Job]
     missing: Sequence[Job]  # selected jobs that are to be trained
@@ -114,8 +109,7 @@ class Backlog:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], run: Run, choice: Choice = EVERYTHING) -> "Backlog":
-        """Check all jobs; delete selected ones that are damaged, and warn about each. `choice`: the
-        filter that selects the jobs to train."""
+        """Check all jobs; delete damaged ones that `choice` selects, with a warning each."""
         chosen = [job for job in jobs if choice.includes(job)]
         others = [job for job in jobs if not choice.includes(job)]
         left_out = [job for job in others if find_defect(job, run)]
@@ -153,8 +147,7 @@ def find_defect(job: Job, run: Run) -> str | None:
 
 
 def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
-    """Return the untrained jobs, after deleting damaged ones with a warning. Checkpoints of trained
-    jobs are deleted too."""
+    """Return untrained jobs; delete damaged ones (with a warning) and trained ones' checkpoints."""
     missing = []
     for job in jobs:
         defect, folder = find_defect(job, run), job.folder(run)

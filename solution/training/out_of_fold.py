@@ -29,14 +29,10 @@ from solution.training.watch import Watch, watch_jobs
 
 
 def run_experiments(
-    backlog: Backlog,
-    plan: Plan,
-    run: Run,
-    executor: Executor = HERE,
-    title: str | None = None,
+    backlog: Backlog, plan: Plan, run: Run, executor: Executor = HERE, title: str | None = None
 ) -> None:
-    """Train the missing jobs; then join the predictions of collections whose jobs are all trained.
-    `title`: on a terminal, show a table with this title and a row per fit."""
+    """Train missing jobs; join the predictions of collections whose jobs are all trained. On a
+    terminal, `title` heads a table with a row per fit."""
     with watch_jobs(backlog.total, backlog.count_kinds(), run.log, title) as watch:
         train_jobs(backlog, plan, run, watch, executor)
     gather(backlog.jobs, backlog.left_out, plan, run)
@@ -58,12 +54,7 @@ def train_jobs(
 
 
 def gather(jobs: Sequence[Job], untrained: Sequence[Job], plan: Plan, run: Run) -> None:
-    """Check and join the predictions of each experiment's collections whose jobs are all trained.
-
-    Args:
-        jobs: all jobs of the experiments.
-        untrained: the jobs among `jobs` that have no predictions.
-    """
+    """Check and join the predictions of collections none of whose `jobs` is `untrained`."""
     for name in dict.fromkeys(job.experiment.name for job in jobs):
         ours = [job for job in jobs if job.experiment.name == name]
         lacking = {name for job in ours if job in untrained for name in job.collections}
@@ -108,8 +99,7 @@ def _requested(job: Job, plan: Plan, labels: pl.DataFrame, part: str) -> pl.Data
 
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in `asked` in the experiment's order; all of its collections if empty.
-    Raises InputError if the experiment does not rank one of them."""
+    """Return `asked` (all, if empty) in the experiment's order; InputError if it lacks one."""
     unknown = [name for name in asked if name not in experiment.collections]
     if unknown:
         raise InputError(
@@ -126,8 +116,8 @@ def train_experiment(
     run: Run,
     executor: Executor = HERE,
 ) -> Table:
-    """Train the experiment on `collections`, and return a table of its out-of-fold scores. The
-    models are the same as in a run of all experiments, so each run continues the other."""
+    """Train the experiment on `collections` as a run of all experiments would, and return a table
+    of its out-of-fold scores."""
     choice = Choice(tuple(collections))
     if not list_jobs(experiment, plan, choice):
         raise InputError(

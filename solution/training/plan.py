@@ -57,8 +57,7 @@ class Plan:
         return self.rows(collection, IS_LABELLED, pl.col("fold") != fold)
 
     def load(self, rows: pl.DataFrame, ranker: RankerSettings | None = None) -> LazyGraphs:
-        """Return the graphs of `rows`, in this order, prepared for the `ranker`; None: as
-        stored."""
+        """Return the graphs of `rows` in order, prepared for the `ranker`, or as stored."""
         return self.store.load(rows, self.cache, self._prune(ranker))
 
     def _prune(self, ranker: RankerSettings | None) -> Preparation:
@@ -75,8 +74,7 @@ class Plan:
         return found if len(found) > 1 else []
 
     def labels(self) -> pl.DataFrame:
-        """Return collection, graph, config and runtime of all configurations predicted out of
-        fold."""
+        """Return collection, graph, config and runtime of what is predicted out of fold."""
         frames = []
         for name in self.graphs["collection"].unique(maintain_order=True):
             if self.folds(name):
@@ -94,8 +92,7 @@ class Plan:
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that identify the data of the run: a count, a hash, and a version.
-        They do not depend on how many nodes of a graph the store keeps."""
+        """Return what identifies the run's data, whatever nodes are kept: count, hash, version."""
         # the scheme and the number of folds are not included: they are separate settings
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
@@ -115,8 +112,8 @@ def make_plan(
     limit: bool = False,
     collections: Sequence[str] = (),
 ) -> Plan:
-    """Draw the folds, and return the plan. `limit`: for a quick look: use only a few graphs of each
-    collection. `collections`: use only these; empty: all. Raises InputError for an unknown name."""
+    """Draw the folds and return the plan. `limit`: few graphs, for a quick look. `collections`:
+    only these; empty: all; InputError if one is unknown."""
     graphs = store.graphs
     if collections:
         graphs = graphs.filter(
@@ -130,8 +127,7 @@ def make_plan(
 
 
 def _add_families(graphs: pl.DataFrame, store: Store) -> pl.DataFrame:
-    """Return the graphs with the column `family`, which is empty for unlabelled graphs. Families
-    are found for each source (xla, nlp, tile) separately."""
+    """Return graphs with `family` (empty: unlabelled), found for each source separately."""
     families = dict.fromkeys(graphs.select("collection", "graph").iter_rows(), "")
     labelled = graphs.filter("labelled")
     source = pl.col("collection").replace_strict(SOURCES)

@@ -16,13 +16,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import Report
-from solution.training.distilling import (
-    STUDENTS,
-    Teacher,
-    find_taught,
-    keep_teacher,
-    list_refits,
-)
+from solution.training import distilling
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
@@ -36,9 +30,8 @@ from solution.training.watch import ProgressBars, watch_jobs
 
 
 def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
-    """Train each ranker of the recipe again with each seed, without a held-out fold. A ranker that
-    stops early uses 15% of the labelled graphs to decide when, and fits on 85%. Raises InputError
-    if the run was made from another store or by other code."""
+    """Train each ranker of the recipe again with each seed, on all folds (early stopping holds out
+    15% of the labelled graphs). Raises InputError if store or code are not the run's."""
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
     ours = list_experiments()
     foreign = [name for name in names if name not in ours]
@@ -49,7 +42,9 @@ def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> 
         )
     experiments = recall_experiments(run, names)
     with _open_again(run, experiments, store) as plan:
-        jobs = [job for experiment in experiments for job in list_refits(experiment, plan)]
+        jobs = [
+            job for experiment in experiments for job in distilling.list_refits(experiment, plan)
+        ]
         train_refits(jobs, plan, run, executor)
 
 
@@ -64,19 +59,18 @@ def distill(
     run: Run,
     recipe: Recipe,
     store: Store,
-    students: Sequence[Experiment] = STUDENTS,
+    students: Sequence[Experiment] = distilling.STUDENTS,
     executor: Executor = HERE,
 ) -> None:
-    """Train the students of the ensemble: one per fold, for their score, and one that is packed. A
-    student is a small ranker that learns from the ensemble's scores (solution.training.distilling).
-    Raises InputError if the run was made from another store or by other code."""
+    """Train the ensemble's students, small rankers that learn from its scores: one per fold, for
+    their score, and one that is packed. Raises InputError if store or code are not the run's."""
     with _open_again(run, students, store) as plan:
-        taught = find_taught(run, recipe)
-        keep_teacher(run, recipe, students)
+        taught = distilling.find_taught(run, recipe)
+        distilling.keep_teacher(run, recipe, students)
         jobs = [
             job
             for student in students
-            for job in (*list_jobs(student, plan), *list_refits(student, plan))
+            for job in (*list_jobs(student, plan), *distilling.list_refits(student, plan))
             if taught & set(job.group)
         ]
         backlog = Backlog.of(jobs, run)
@@ -99,14 +93,13 @@ class Tutor:
 
     def __call__(self, job: Job, report: Report) -> None:
         """Train a student on the scores of the ensemble's models that have not seen its fold."""
-        teacher = Teacher(self.run, self.recipe, job.fold)
+        teacher = distilling.Teacher(self.run, self.recipe, job.fold)
         train_job(job, self.site.plan, self.run, report, teacher.teach)
 
 
 def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments as the run trained them: full, within a budget, or as a quick look. If
-    the run's record matches none of these, the full experiments are returned; continuing the run is
-    then rejected."""
+    """Return the experiments as the run trained them: full, within a budget, or as a quick look;
+    full ones, with which the run cannot continue, if its record matches none."""
     settings = run.record()["settings"]
     full = [find_named_experiment(name) for name in names]
     if full and (budget := recall_budget(run.folder, full, settings["folds"])):

@@ -61,8 +61,7 @@ class ExperimentSpec:
         return cls(*facts, made)
 
     def find(self, path: str = "") -> Experiment:
-        """Load the experiment; raise InputError if its file has changed since it was described.
-        `path`: path of a copy of the experiment's file; empty: load `origin`."""
+        """Load the experiment from `path`, or its origin; InputError if its file has changed."""
         if self.made is not None:
             return self.made
         found = find_experiment(path or self.origin)
@@ -149,9 +148,8 @@ class SharedFolder:
         return path.is_file() and checksum(path) == self.seal
 
     def find(self) -> Path | None:
-        """Return the path of the folder on this machine. The folder is the shared folder if this
-        machine sees it, otherwise this machine's updated mirror of the bucket. Return None if there
-        is no bucket either."""
+        """Return the folder's path on this machine: the shared folder, or an updated mirror of the
+        bucket; None without either."""
         if self.is_here():
             return self.folder
         if not self.url:
@@ -167,8 +165,8 @@ class SharedFolder:
 
 @dataclass(frozen=True)
 class There:
-    """Tells workers on other machines where to find the graphs and the experiments. The other
-    machines need this program, of the same version, and access to the store."""
+    """Tells workers on other machines, with the same program and access to the store, where graphs
+    and experiments are."""
 
     graphs: pl.DataFrame
     store: SharedFolder
@@ -177,8 +175,7 @@ class There:
 
     @cached_property
     def plan(self) -> Plan:
-        """The graphs of the run and their folds; made once per process, so graphs are mapped
-        once."""
+        """The graphs of the run and their folds, mapped once per process."""
         folder = self.store.find()
         if folder is None:
             raise InputError(
@@ -188,8 +185,7 @@ class There:
         return Plan(self.graphs, Store.open(folder))
 
     def find(self, spec: ExperimentSpec) -> Experiment:
-        """Load the experiment that `spec` describes. The files of a user's experiment are first
-        written to a scratch folder of this machine."""
+        """Load the experiment; a user's files are first written to a scratch folder here."""
         if spec.origin not in self.files:
             return spec.find()
         files = self.files[spec.origin]
@@ -201,8 +197,7 @@ _written: dict[str, ScratchFolder] = {}
 
 
 def _write_once(files: Mapping[str, bytes]) -> Path:
-    """Return a scratch folder that contains the files. Equal sets of files share a folder, so that
-    modules imported from it stay valid."""
+    """Return a scratch folder with the files; equal sets share one, so modules stay valid."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     if digest not in _written:
         _written[digest] = ScratchFolder()
@@ -214,8 +209,7 @@ def _write_once(files: Mapping[str, bytes]) -> Path:
 
 
 def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment]) -> Site:
-    """Return the site that tells the executor's workers where to find the graphs and
-    experiments."""
+    """Return how the executor's workers find the graphs and experiments."""
     if not executor.is_away:
         return Here(plan.graphs, plan.store)
     origins = sorted({item.origin for item in experiments if item.origin.endswith(".py")})
@@ -266,8 +260,7 @@ class LocalTrainer:
     run: Run
 
     def __call__(self, spec: JobSpec, report: Report) -> None:
-        """Train the job; raise InputError if its experiment's file has changed since the job was
-        made."""
+        """Train the job; InputError if its experiment's file has changed."""
         job = spec.find(self.site)
         train_job(job, self.site.plan, self.run, report)
 
@@ -290,9 +283,8 @@ class AwayTrainer:
 
     @contextmanager
     def _checkpoints(self, job: Job, scratch: Run) -> Iterator[Path]:
-        """Yield the folder for the fit's checkpoints. If this machine sees the run's folder, the
-        checkpoints are in it. Otherwise they are in a scratch folder, which is uploaded to the
-        run's bucket if there is one."""
+        """Yield the checkpoints' folder: in the run's folder, if this machine sees it, or a scratch
+        folder that is uploaded to the run's bucket, if any."""
         if self.run.is_here():
             shared = Run(self.run.folder)
             yield shared.checkpoints(job.folder(shared))
@@ -308,8 +300,7 @@ class AwayTrainer:
 
 @contextmanager
 def sending(mirror: Mirror) -> Iterator[None]:
-    """Download a mirrored folder; upload its changes regularly inside the block, and completely at
-    the end."""
+    """Download a mirrored folder; upload its changes regularly, and completely at the end."""
     mirror.pull()
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -341,8 +332,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 
 
 def _send_all(mirror: Mirror) -> None:
-    """Upload the folder's current state; if the folder was deleted, delete its files in the
-    bucket."""
+    """Upload the folder's current state, or delete a deleted folder's files in the bucket."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
     # overwrite what a machine that is gone may have uploaded for the same fit
     mirror.push(over=True)

@@ -74,16 +74,14 @@ class FitLine:
 
 
 class TimeLeft:
-    """Estimate when all models are trained, from finished models of the same kind. `kinds`: the
-    number of models to train, by kind (experiment and collections)."""
+    """Estimate when all models (`kinds`: numbers by kind) are trained, from finished ones."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
     def finish(self, name: str, seconds: float, line: FitLine | None = None) -> None:
-        """Record the seconds of a finished model. `line`: the fit's progress; the seconds of a
-        resumed fit are scaled to all epochs."""
+        """Record a finished model's seconds; a resumed fit's are scaled to all epochs by `line`."""
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
@@ -91,8 +89,7 @@ class TimeLeft:
         self._seconds.setdefault(kind, []).append(seconds)
 
     def describe(self, running: Sequence[FitLine], at_once: int) -> str:
-        """Return the remaining time as the end of a sentence; empty if too little is known.
-        `running`: the fits in progress. `at_once`: the usual number of fits in progress."""
+        """Return the remaining time, for `at_once` fits, as a sentence's end; "" if unknown."""
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
         models: dict[str, float] = dict(self._left)
         for line in running:  # For a kind without a finished model, extrapolate from a running fit.
@@ -182,12 +179,8 @@ class LogLines:
 
     13:21:07  17 of 125  tile_gnn_001 tile:xla fold 2: inner score 0.974 in 6 s, about 3 min left
 
-    Args:
-        total: number of models.
-        kinds: number of untrained models by kind; the name of a model begins with its kind. By
-            default all models are of one kind and untrained.
-        writers: functions that receive every line.
-        shown: another display of the same jobs, to which every report is forwarded.
+    `kinds`: untrained models by kind, with which a model's name begins (default: all of one kind).
+    `writers` receive every line; `shown` is another display that gets every report.
     """
 
     def __init__(
@@ -212,8 +205,7 @@ class LogLines:
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
-        """Write a line when the fit called `name` ends; until then heartbeat lines include its
-        progress."""
+        """Write a line when the fit `name` ends; until then heartbeat lines include it."""
         line = self._running[name] = FitLine(name)
         try:
             with self._shown.job(name) if self._shown else nullcontext(silent) as show:
@@ -276,13 +268,8 @@ class LogFile:
 def watch_jobs(
     total: int, kinds: Mapping[str, int], log: Path, title: str | None = None
 ) -> Iterator[Watch]:
-    """Yield a display of jobs: on a terminal bars or a table, otherwise plain lines.
-
-    Args:
-        total, kinds: as in LogLines.
-        log: a file that receives the plain lines in any case.
-        title: on a terminal, show a table with this title and a row per fit instead of bars.
-    """
+    """Yield a display of jobs: on a terminal bars or, with a `title`, a table with a row per fit;
+    otherwise plain lines, which the file `log` gets in any case. `total`, `kinds`: see LogLines."""
     file = LogFile(log)
     if not console.is_terminal:
         with LogLines(total, kinds, (print_line, file)) as lines:
@@ -331,8 +318,7 @@ class LiveTable:
         self._advanced += 1
 
     def render(self) -> Table:
-        """Return the current table; while it is live, only as many of its last rows as fit on the
-        terminal."""
+        """Return the current table; while live, the last rows that fit on the terminal."""
         table = make_table(f"{self._title}: {self._advanced} of {self._total} models are there")
         for name in COLUMNS:
             table.add_column(name, justify="left" if name == "Model" else "right", no_wrap=True)

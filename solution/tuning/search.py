@@ -53,14 +53,8 @@ class Scored:
 
 @dataclass(frozen=True)
 class Trials:
-    """A function that scores settings on the folds; it can run in any worker process.
-
-    Args:
-        site: tells a worker where to find the graphs.
-        experiment: the experiment whose settings are searched, or a description to load it by.
-        collections: the collections that are scored.
-        seed: the seed of the models.
-    """
+    """A function, for any worker process, that scores settings on the folds. `site`: how workers
+    find the graphs. `experiment`: whose settings are searched, or a description to load it by."""
 
     site: Site
     experiment: ExperimentSpec | Experiment
@@ -68,16 +62,9 @@ class Trials:
     seed: int
 
     def __call__(self, values: dict[str, Any], limits: Sequence[float], report: Report) -> Scored:
-        """Fit with `values` on all folds but one, for each fold; return the scores.
-
-        Args:
-            values: the settings that replace those of the experiment.
-            limits: for each step (a collection and a fold), the minimum score to go on with. The
-                trial is pruned if the best of its mean scores so far is lower. Later steps have
-                no limit.
-
-        Raises InputError if a user's model fails.
-        """
+        """Fit with `values` in place of the experiment's on all folds but one, for each; return the
+        scores. A trial is pruned if, at a step (a collection and a fold), its best mean score so
+        far is below the limit in `limits`. Raises InputError if a user's model fails."""
         experiment = self._find()
         given = ", ".join(f"{name}={value}" for name, value in values.items())
         with name_failure(experiment, f"tried with {given}"):
@@ -114,8 +101,7 @@ class Trials:
         return Scored(tuple(found), is_given_up=False)
 
     def _list_steps(self) -> list[tuple[str, int]]:
-        """Return the steps (collection, fold), sorted by fold, so that each collection is scored
-        early."""
+        """Return the steps (collection, fold), by fold: each collection is scored early."""
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -131,9 +117,8 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return the minimum score to go on with after each step: the complete trials' median at that
-    step. The result is empty while fewer than WARM_UP_TRIALS are complete. Source: the median
-    stopping rule of Golovin et al., "Google Vizier", KDD 2017, as in Optuna's pruner."""
+    """Return each step's minimum score: the complete trials' median; empty below WARM_UP_TRIALS.
+    Source: the median stopping rule of Golovin et al., "Google Vizier", KDD 2017."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < WARM_UP_TRIALS:
         return ()
@@ -175,13 +160,11 @@ class Search:
     at_once: int | None = None
 
     def run(self, trials: int) -> optuna.Study:
-        """Search until `trials` are done, including those of earlier runs; return the study.
+        """Search until `trials`, with those of earlier runs, are done; the first has unchanged
+        settings. Return the study.
 
-        The first trial is the experiment with unchanged settings.
-
-        Raises InputError if the folder contains a damaged search, or one with other code, data or
-        folds; if no collection of the experiment can be divided into folds; if a user's model
-        fails; or if every trial diverged.
+        Raises InputError if the folder's search is damaged or has other code, data or folds; if no
+        collection can be divided into folds; if a user's model fails; or if every trial diverged.
         """
         if not any(self.plan.folds(name) for name in self.experiment.collections):
             raise InputError(
@@ -227,8 +210,8 @@ class Search:
             watch.note(_describe_best(study))
 
     def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
-        """Draw `count` trials, score them in parallel, and report them in the order of drawing. So
-        the result of a search depends on `count`, but not on which worker finishes first."""
+        """Draw `count` trials, score them in parallel, and report them in the order of drawing, so
+        that results do not depend on which worker is first."""
         searched = find_searched(self.experiment.ranker)
         needs = self._find_needs()
         asked, tasks = [], []
@@ -248,8 +231,7 @@ class Search:
 
     @property
     def _executor(self) -> Executor:
-        """The executor of the trials. An experiment made in memory cannot be loaded by workers, so
-        this process runs its trials."""
+        """The executor of trials; this process, for an experiment made in memory."""
         return self.executor if self.experiment.origin else LocalExecutor(1)
 
     def _find_needs(self) -> Needs:

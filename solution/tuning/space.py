@@ -65,8 +65,7 @@ def find_searched(settings: Any) -> list[Searched]:
 
 
 def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution) -> bool:
-    """Return whether the value has a type of the distribution. A ranker may use a name of SPACE for
-    a field of another type, which is then not searched."""
+    """Return whether the value has the distribution's type; else the field is not searched."""
     match distribution:
         case optuna.distributions.FloatDistribution():
             return type(value) in (int, float) and isfinite(value)
@@ -107,15 +106,13 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return a drawn value rounded to four significant digits. More digits would not change a score
-    measurably. The experiment's current value stays unrounded."""
+    """Return a drawn value with four significant digits; the experiment's value unrounded."""
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
-    """Return a copy of `settings` with the fields in `values` replaced; a name may be nested, such
-    as "training.loss"."""
+    """Return `settings` with `values` by name, nested ones as "training.loss"."""
     replaced = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {

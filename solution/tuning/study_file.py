@@ -26,9 +26,8 @@ PRIMARY = 0xFF  # mask: the low byte of an SQLite code is the kind of error, the
 
 @contextmanager
 def working_copy(folder: Path) -> Iterator[Path]:
-    """Yield the path of a copy of the study in `folder`; without a study, the path for a new one.
-    Raises InputError if the study is damaged, or its disk fails. Raises OSError if there is no room
-    for the copy; the error names the study."""
+    """Yield the path of a copy of the study in `folder`, or for a new one. Raises InputError if the
+    study or its disk is damaged, OSError (naming it) without room for the copy."""
     path, copy = folder / STUDY, folder / f"{TEMPORARY}{STUDY}"
     if find_seal(path).exists() or path.exists():
         try:
@@ -59,8 +58,7 @@ def keep(copy: Path, folder: Path) -> None:
 
 
 def open_storage(path: Path) -> RDBStorage:
-    """Return Optuna's storage for the studies in a SQLite file. The file is opened by its path,
-    because characters such as `?` and `%` have a meaning in a URL."""
+    """Return Optuna's storage in a SQLite file by its path, whose `?` and `%` are no URL's."""
     connect = partial(sqlite3.connect, path.resolve())
     return RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
 

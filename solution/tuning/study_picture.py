@@ -25,8 +25,7 @@ def draw_study(study: optuna.Study, path: Path) -> None:
 
 
 def make_figure(study: optuna.Study) -> Figure:
-    """Return a figure: scores by trial with the best so far, then a panel for each setting. There
-    are no panels of settings if fewer than FEW trials are complete."""
+    """Return a figure: scores and best by trial, and, from FEW trials on, a panel per setting."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     names = list(complete[0].params) if len(complete) >= FEW else []

@@ -10,14 +10,8 @@ from itertools import combinations, product
 from math import prod
 from typing import Any, NamedTuple
 
+from solution.collecting.lifting import products
 from solution.collecting.lifting.draft import FLOATS, PRED, TUPLE, Draft
-from solution.collecting.lifting.products import (
-    BATCH_GROUPS,
-    FEATURE_GROUPS,
-    find_dot_dimensions,
-    find_output_dimensions,
-    read_window,
-)
 from solution.collecting.lifting.tuple_types import TupleTypes
 from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
@@ -38,8 +32,7 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """The dimension numbers of a gather or scatter. For a scatter, "output" in the fields' comments
-    means the updates that the scatter reads."""
+    """Dimension numbers of a gather or scatter, whose "output" is the updates that it reads."""
 
     offsets: list[int]  # dimensions of the output along which the elements of a slice lie
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
@@ -57,15 +50,14 @@ class Attributes:
         self._types = types
 
     def describe(self, node: int) -> Fields:
-        """Return a node's fields of the message Instruction, except for shape, operands and
-        literal."""
+        """Return a node's fields of the message Instruction without shape, operands, literal."""
         draft = self._draft
         row = draft.features[node]
         known: Fields = {
             "dimensions": self._list_dimensions(node),
-            "window": {"dimensions": [vars(one) for one in read_window(draft, node)]},
-            "feature_group_count": int(row[FEATURE_GROUPS]),
-            "batch_group_count": int(row[BATCH_GROUPS]),
+            "window": {"dimensions": [vars(one) for one in products.read_window(draft, node)]},
+            "feature_group_count": int(row[products.FEATURE_GROUPS]),
+            "batch_group_count": int(row[products.BATCH_GROUPS]),
             "is_stable": bool(row[IS_STABLE]),
         }
         known = {name: value for name, value in known.items() if value}
@@ -90,8 +82,7 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return a node's `dimensions` as the file lists them, for a node with a dimension above 5:
-        the corrected features (repair_padding) have no dimension numbers above 5."""
+        """Return the file's `dimensions` of a node with one above 5, which is corrected away."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -108,7 +99,7 @@ class Attributes:
 
     def _convolve(self, node: int) -> Fields:
         draft = self._draft
-        row, window = draft.features[node], read_window(draft, node)
+        row, window = draft.features[node], products.read_window(draft, node)
         spatial = len(window)
         if spatial > SPATIAL:
             raise draft.refuse(node, f"it has {spatial} spatial dimensions, {SPATIAL} are known")
@@ -127,11 +118,11 @@ class Attributes:
             ("kernel_spatial_dimensions", vocabulary.CONVOLUTION_KERNEL_SPATIAL),
         ):
             numbers[name] = row[columns].tolist()[:spatial]
-        out = find_output_dimensions(draft, node, pair) or []
+        out = products.find_output_dimensions(draft, node, pair) or []
         return {"convolution": numbers | {"output_spatial_dimensions": out}}
 
     def _multiply(self, node: int) -> Fields:
-        found = find_dot_dimensions(self._draft, node)
+        found = products.find_dot_dimensions(self._draft, node)
         self._draft.guesses.add("dimensions that dot sums, by sizes", node)
         numbers = {
             "lhs_contracting_dimensions": found.left_summed,
@@ -168,12 +159,8 @@ class Attributes:
         return {"slices": [{"start": a, "stride": b, "limit": c} for a, b, c in columns]}
 
     def _cut(self, node: int, cut: list[int], left: list[int]) -> dict[int, tuple[int, int, int]]:
-        """Return, by dimension, (start, stride, limit) of the dimensions in `cut`.
-
-        Args:
-            cut: the dimensions beyond the second that are shorter in the slice than in its operand.
-            left: three sums over these dimensions: of starts, of strides and of limits.
-        """
+        """Return (start, stride, limit) by dimension in `cut`: those beyond the second that a slice
+        makes shorter. `left`: sums of starts, strides and limits over them."""
         draft = self._draft
         if not cut:
             return {}
@@ -267,9 +254,8 @@ class Attributes:
         return found
 
     def _compare(self, node: int) -> Fields:
-        """Guess the direction of a comparison. In a computation that a loop or sort calls, the
-        direction is LT; in one that a select-and-scatter calls, it is GE. Elsewhere it depends on
-        the operands' element type: GT for floats, EQ for predicates, GE for integers."""
+        """Guess a comparison's direction: LT below a loop or sort, GE below a select-and-scatter,
+        else by the operands' type: GT of floats, EQ of predicates, GE of integers."""
         draft = self._draft
         draft.guesses.add("direction of compare", node)
         caller = draft.callers.get(draft.computation[node])
@@ -284,8 +270,7 @@ class Attributes:
         return {"distribution": UNIFORM}
 
     def _call_custom(self, node: int) -> Fields:
-        """Infer the target of a custom call. Two groups of targets are known, both of TPUs: split a
-        64-bit integer into halves of 32 bits, and join the halves. Any other call gets the target
+        """Infer a custom call's target: a TPU's halves of 64-bit integers, split or joined; else
         UNKNOWN_TARGET."""
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
@@ -303,8 +288,7 @@ class Attributes:
         return {"fusion_kind": "kLoop"}
 
     def _normalize(self, node: int) -> Fields:
-        """Infer the feature dimension: the last dimension that is as long as the scale (second
-        operand)."""
+        """Infer the feature dimension: the last as long as the scale (second operand)."""
         draft = self._draft
         tensor, scale = (draft.sizes[one] for one in self._types.operands[node][:2])
         fitting = [axis for axis, size in enumerate(tensor) if (size,) == scale]
@@ -314,8 +298,7 @@ class Attributes:
         return {"feature_index": fitting[-1], "epsilon": 1e-3}
 
     def _transform(self, node: int) -> Fields:
-        """Infer the type of a Fourier transform from the element types; assume that it transforms
-        the last dimension."""
+        """Infer a Fourier transform's type from element types, along the last dimension."""
         draft = self._draft
         source = self._types.operands[node][0]
         kinds = draft.kinds[source] in FLOATS, draft.kinds[node] in FLOATS
@@ -340,16 +323,9 @@ class Attributes:
 def find_indexing(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Indexing | None:
-    """Return the likeliest dimension numbers of a gather; None if none fit the sizes.
-
-    Preferred are slices of whole dimensions, indices into the first dimensions, and outputs that
-    begin with the dimensions of the indices.
-
-    Args:
-        tensor: sizes of the tensor that is read.
-        indices: sizes of the indices.
-        output: sizes of the result.
-    """
+    """Return the likeliest dimension numbers of a gather from `tensor` by `indices` into `output`
+    (sizes of each), or None. Preferred are slices of whole dimensions, indices into the first, and
+    outputs that begin with the dimensions of the indices."""
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
         cut = {axis for axis, size in enumerate(found.slices) if size != tensor[axis]}
@@ -397,9 +373,8 @@ def _list_ways(
 def _map(
     tensor: Sequence[int], slices: Sequence[int], collapsed: Sequence[int], width: int
 ) -> list[int]:
-    """Return the `width` dimensions of the tensor that an index vector addresses. Collapsed
-    dimensions are taken first, then dimensions in which a slice is shorter than the tensor, then
-    the remaining dimensions in ascending order."""
+    """Return the `width` dimensions that an index vector addresses: collapsed ones, then those
+    where a slice is shorter than the tensor, then others, ascending."""
     cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
     order = [*collapsed, *cut, *range(len(tensor))]
     return sorted(dict.fromkeys(order).keys(), key=order.index)[:width]

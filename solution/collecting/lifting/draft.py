@@ -35,8 +35,7 @@ class NotLiftedError(InputError):
 
 @dataclass
 class Guesses:
-    """By a text that names a fact which the graph lacks: the nodes for which lifting guesses
-    that fact."""
+    """By the name of a fact that the graph lacks: the nodes for which lifting guesses it."""
 
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
@@ -46,8 +45,7 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Draft:
-    """The nodes of a graph as lists, with an entry per node unless a field's comment says
-    otherwise."""
+    """The nodes of a graph as lists, mostly with an entry per node."""
 
     graph: Graph  # the graph; unused slots of dimension numbers are -1 (see repair_padding)
     features: np.ndarray  # (nodes, 140) int64: node features of `graph`
@@ -69,8 +67,7 @@ class Draft:
     guesses: Guesses
 
     def key(self, node: int) -> tuple[int, tuple[int, ...], int]:
-        """Return a node's type without its layout: element type, sizes, number of tuple
-        elements."""
+        """Return a node's type without layout: element type, sizes, number of tuple elements."""
         return self.kinds[node], self.sizes[node], self.parts[node]
 
     def refuse(self, node: int, reason: str) -> NotLiftedError:
@@ -79,15 +76,14 @@ class Draft:
         )
 
     def find_constant(self, node: int) -> int | None:
-        """Return the constant that a node is, or broadcasts, converts or reshapes; None if there
-        is none."""
+        """Return the constant that a node is, broadcasts, converts or reshapes, or None."""
         while self.opcodes[node] in ("broadcast", "convert", "reshape") and self.operands[node]:
             node = self.operands[node][0]
         return node if self.opcodes[node] == "constant" else None
 
     def is_kept(self, node: int) -> bool:
-        """Return True if a node is an element of a call's result, and only calls and tuples read
-        the node. The forward pass of a gradient returns such values for the backward pass."""
+        """Return True if a node is an element of a call's result that only calls and tuples read:
+        the forward pass keeps such values for the backward pass."""
         return (
             self.opcodes[node] == "get-tuple-element"
             and self.opcodes[self.operands[node][0]] == "call"
@@ -95,17 +91,15 @@ class Draft:
         )
 
     def parameters(self, root: int) -> list[int]:
-        """Return the parameters of the computation with the root node `root`, by parameter
-        number."""
+        """Return the parameters of the computation of `root`, by parameter number."""
         nodes = self.ranges[self.computation[root]]
         found = [node for node in nodes if self.opcodes[node] == "parameter"]
         return sorted(found, key=self.numbers.__getitem__)
 
 
 def make_draft(graph: Graph) -> Draft:
-    """Convert a graph into a draft: lists of its nodes' facts, divided into computations. Raises
-    NotLiftedError if an opcode or element type is unknown, a node reads a later node or one of
-    another computation, or no node is a root."""
+    """Return a draft: lists of nodes' facts, in computations. Raises NotLiftedError for an unknown
+    opcode or type, a node that reads a later one or another computation's, or no root."""
     # keep the file's features, because repair_padding drops dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
@@ -132,8 +126,8 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Fill `users` and `callers`, in place. If a node has an edge to the root of the computation
-    that contains both, the root counts as an operand of the node, not as a called computation."""
+    """Fill `users` and `callers`, in place; an edge to the root of the node's own computation is an
+    operand, no call."""
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:
@@ -160,8 +154,7 @@ def _check(draft: Draft) -> None:
 def _read_shapes(
     features: np.ndarray, layouts: np.ndarray, ranks: np.ndarray
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Return the sizes of all nodes' dimensions, then their layouts (minor to major). Equal rows of
-    features are converted once."""
+    """Return all nodes' sizes, then their layouts, minor to major; equal rows once."""
     shapes = features[:, vocabulary.SHAPE_DIMENSIONS]
     rest = features[:, vocabulary.SHAPE_SUM] - shapes.sum(axis=1)
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
@@ -172,8 +165,8 @@ def _read_shapes(
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes and the layout (minor to major) of one tensor. `row`: rank, sum of the sizes
-    beyond the sixth, product of all sizes, first six sizes, first six entries of the layout."""
+    """Return a tensor's sizes and layout, minor to major. `row`: rank, sum of sizes beyond the
+    sixth, product of all, six sizes, six layout entries."""
     rank, rest, product = row[:3]
     sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]
     if rank < MAX_RANK or rest <= 0:
@@ -195,9 +188,8 @@ def complete(total: int, product: int) -> list[int]:
 def _divide_edges(
     graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return two lists with an entry per node: its operands, and the roots of computations it
-    calls. Each entry is in ascending order. An edge from a node whose opcode calls computations
-    (CALLERS) to a root counts as a call."""
+    """Return each node's operands, and the roots of computations it calls, ascending: an edge from
+    an opcode in CALLERS to a root is a call."""
     operands: list[list[int]] = [[] for _ in opcodes]
     called: list[list[int]] = [[] for _ in opcodes]
     calls = np.array([opcode in CALLERS for opcode in opcodes])
@@ -215,9 +207,8 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the nodes of each computation: consecutive ones, with one root each. A node between
-    two roots belongs to the first root's computation if it reads a node of that computation, or if
-    a later node before the second root does."""
+    """Return the consecutive nodes of each computation, with one root each. A node between two
+    roots is the first one's if it, or a later node before the second, reads that computation."""
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
         last = root
@@ -238,11 +229,8 @@ def _take_unread(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> int:
-    """Return the last node of a computation: `last`, or a later parameter that belongs to it too.
-
-    If two parameters between `last` and the next root (`following`) have the same number, the first
-    of them belongs to this computation and ends it, and the second belongs to the next computation.
-    """
+    """Return the last node of a computation: `last`, or the first of two later parameters of one
+    number before the root `following`, which ends it."""
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}
     for node in later:

@@ -55,8 +55,8 @@ class Lifted:
 
 
 def lift(graph: Graph) -> Lifted:
-    """Turn a graph back into a program. Raises NotLiftedError if a node cannot become an
-    instruction; the message names the node and the reason."""
+    """Turn a graph back into a program; NotLiftedError with node and reason if one cannot become an
+    instruction."""
     draft = make_draft(graph)
     for node, opcode in enumerate(draft.opcodes):
         if opcode in REFUSED:
@@ -69,14 +69,9 @@ def lift(graph: Graph) -> Lifted:
 
 
 def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
-    """Write a graph's program to a file, atomically: as protobuf if .pb, else as HLO text.
-
-    The protobuf is a tuning record without runs, which XLA's tools read like a dumped module.
-
-    Raises:
-        InputError: jax, which writes the text, is not installed.
-        RefusedError: XLA rejects the module.
-    """
+    """Write a graph's program atomically: a protobuf (a tuning record without runs, for XLA's
+    tools) if .pb, else HLO text. Raises InputError if jax, which writes text, is not installed;
+    RefusedError if XLA rejects the module."""
     if path.suffix == PROTOBUF:
         record = MESSAGES["TuningRecord"](
             module=lifted.module, config_index_to_node=graph.configurable.tolist()
@@ -89,8 +84,7 @@ def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
 
 
 def _check_operands(draft: Draft) -> None:
-    """Raise NotLiftedError if a node has too many or no operands, or operands whose sizes do not
-    fit."""
+    """Raise NotLiftedError if a node has too many, no, or unfit operands."""
     for node, opcode in enumerate(draft.opcodes):
         most = MOST.get(opcode)
         if most is None:
@@ -108,8 +102,7 @@ def _check_operands(draft: Draft) -> None:
 
 
 def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
-    """Return True if an operation may have a result of the sizes `sizes` and an operand of the
-    different sizes `read`."""
+    """Return True if an operation may make `sizes` from an operand of other sizes `read`."""
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:
@@ -147,8 +140,7 @@ class _Writer:
         return module
 
     def _name(self, number: int) -> str:
-        """Return a computation's name, by which readers of modules recognise the entry and
-        loops."""
+        """Return a computation's name, which tells readers the entry and loops."""
         draft = self._draft
         caller = draft.callers.get(number)
         if caller is None:

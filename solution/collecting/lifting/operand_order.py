@@ -22,8 +22,7 @@ CALLS = ("call", "fusion")  # opcodes that may have no operands
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
-    """Return the operands of each node, in the order in which its instruction takes them. Raises
-    NotLiftedError if operands that an operation needs are missing."""
+    """Return each node's operands in its instruction's order; NotLiftedError if any is missing."""
     ordered = [list(operands) for operands in draft.operands]
     dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
     for node, opcode in enumerate(draft.opcodes):
@@ -68,9 +67,8 @@ def _is_divisor(draft: Draft, other: int) -> bool:
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if `other` is subtracted from the constant, and False if the constant is
-    subtracted from `other`. The latter is assumed if `other` is itself a difference with a
-    constant, as in step counts `n - i - 1`."""
+    """Return True if `other` is subtracted from the constant, False for the reverse, which is
+    assumed if `other` is a difference with a constant, as in `n - i - 1`."""
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
@@ -109,9 +107,8 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the reduced tensors, then their initial values. If there are several tensors, both the
-    tensors and the initial values are in the order of the element types of the reducer's
-    parameters."""
+    """Return the reduced tensors, then their initial values; several in the order of types of the
+    reducer's parameters."""
     if len(operands) == 1:
         return operands * 2
     count = max(1, draft.parts[node])
@@ -135,9 +132,8 @@ def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> li
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """Return a node of `pool` for each wanted type; then True if two nodes of `pool` have the same
-    type. The n-th request for a type gets the n-th node of that type, or the last one if there are
-    fewer. If no node has the type, all nodes of `pool` count as nodes of that type."""
+    """Return a node of `pool` for each wanted type, and whether some share a type. The n-th request
+    gets the n-th node of the type, or the last; without any, all nodes count as of the type."""
     by_type: dict[object, list[int]] = {}
     for one in pool:
         by_type.setdefault(describe(one), []).append(one)
@@ -170,9 +166,8 @@ def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensor, the update (of a dynamic-update-slice) and one index per dimension. If
-    there are fewer indices than dimensions, a constant index is repeated. The remaining indices go
-    first to the dimensions in which the slice is shorter than the tensor."""
+    """Return tensor, update (of a dynamic-update-slice), and an index per dimension; a constant is
+    repeated for missing ones; others go first to dimensions that the slice shortens."""
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
     kind = draft.kinds[node], rank
@@ -210,8 +205,7 @@ def _spread_indices(
 
 
 def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return tensor, then indices, of a gather: the tensor has the node's type, indices are
-    integers."""
+    """Return a gather's tensor, which has the node's type, then its indices, integers."""
     if len(operands) == 1:
         return operands * 2
     indices = [one for one in operands if draft.kinds[one] in INTEGERS]
@@ -256,8 +250,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the sorted tensors, in the order of the element types of the comparator's parameters.
-    The comparator has two parameters per tensor."""
+    """Return sorted tensors in the order of types of the comparator's (two each) parameters."""
     called = draft.called[node]
     kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
     count = max(1, draft.parts[node])
@@ -274,17 +267,15 @@ def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of an rng: lower bound, then upper bound. The node with the lower number
-    is assumed to be the lower bound."""
+    """Return an rng's lower and upper bound, assuming the lower node number first."""
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
 
 
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of a batch normalization: the tensor, then the vectors. The operands of a
-    batch-norm-grad end with a second tensor. If vectors are missing, the last vector is
-    repeated."""
+    """Return a batch normalization's tensor and vectors (the last repeated if some are missing),
+    and a batch-norm-grad's second tensor."""
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
     vectors = [one for one in operands if one not in tensors]
@@ -298,8 +289,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the concatenated parts; if their sizes add up to less than the node's, repeat one
-    part."""
+    """Return the concatenated parts; if their sizes are too few, repeat one."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)
@@ -316,19 +306,15 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of a triangular solve: the matrix, then the right-hand sides, which have
-    the node's type."""
+    """Return a triangular solve's matrix, then its right-hand sides, of the node's type."""
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]
 
 
 def order_results(draft: Draft, results: list[int]) -> None:
-    """Sort the elements of the tuple that a called computation returns, in place, into jax's order.
-
-    jax returns the results of the function first, then the values that its gradient needs:
-    derivatives, then intermediates, then arguments and constants.
-    """
+    """Sort, in place, the tuple that a called computation returns as jax does: results, then what
+    its gradient needs: derivatives, intermediates, arguments and constants."""
     is_derivative = {one: _is_derivative(draft, one) for one in results}
     inner: set[int] = set()
     for one in results:

@@ -48,8 +48,7 @@ def read_window(draft: Draft, node: int) -> list[WindowDimension]:
 
 
 def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return input and kernel of a convolution. If shapes allow both orders, the choice of
-    `find_operands` is taken, and recorded as a guess."""
+    """Return a convolution's input and kernel; a guess of `find_operands` if shapes allow both."""
     pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
     fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
     if not fitting:
@@ -63,9 +62,8 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 
 
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
-    """Return the spatial dimensions of a convolution's output: the n-th belongs to the n-th
-    dimension of the window. Return None if the sizes of the operands do not fit the convolution.
-    `pair`: input and kernel."""
+    """Return the output's spatial dimension for each one of the window; None if the sizes of `pair`
+    (input and kernel) do not fit."""
     left, right = (draft.sizes[one] for one in pair)
     output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
     rank = len(window) + 2
@@ -93,8 +91,7 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
-    """Return, by dot node, its operands: left, then right. Raises NotLiftedError if the sizes of a
-    dot's operands do not fit its result."""
+    """Return each dot's operands, left then right; NotLiftedError if their sizes do not fit."""
     if not dots:
         return {}
     found = find_operands(draft.graph)
@@ -106,8 +103,8 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Dimensions of a dot's operands. The n-th entries of left_summed and right_summed are summed
-    together; the n-th entries of left_batch and right_batch are the same batch dimension."""
+    """Dimensions of a dot's operands: n-th entries of left_summed and right_summed (or of
+    left_batch and right_batch) belong together."""
 
     left_summed: list[int]
     right_summed: list[int]
@@ -116,9 +113,7 @@ class DotDimensions:
 
 
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
-    """Return which dimensions of both operands a dot sums, and which are its batch dimensions.
-    Raises NotLiftedError if the output's dimensions are in another order than HLO prescribes for a
-    dot."""
+    """Return a dot's summed and batch dimensions; NotLiftedError for another order than HLO's."""
     letters = find_operands(draft.graph).letters[node]
     if not _is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")
@@ -132,8 +127,7 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
 
 
 def _is_ordered(letters: Einsum) -> bool:
-    """Return True if the output has the batch dimensions first, then the left operand's other
-    dimensions, then the right operand's."""
+    """Return True if the output has batch, then the left's, then the right's other dimensions."""
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

@@ -54,8 +54,7 @@ LACKING = "it has no element of a type that its loop needs"
 
 
 class Loop(NamedTuple):
-    """A while loop: both computations, the counter, and the elements of the state that never
-    change."""
+    """A while loop: both computations, the counter, and elements that never change."""
 
     node: int
     condition: int  # root node of the condition
@@ -65,8 +64,7 @@ class Loop(NamedTuple):
 
 
 class TupleTypes:
-    """Infers the types of all tuples, and corrects the operands of tuples (order and
-    repetition)."""
+    """Infers the types of all tuples, and corrects their operands' order and repetition."""
 
     def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
         self._draft = draft
@@ -78,8 +76,7 @@ class TupleTypes:
         self._open: set[int] = set()
 
     def resolve(self) -> None:
-        """Infer the types of all tuples, and the index of each get-tuple-element. Raises
-        NotLiftedError if the types of a tuple's elements cannot be inferred."""
+        """Infer types of tuples and indices of their readers, or raise NotLiftedError."""
         draft = self._draft
         for node, opcode in enumerate(draft.opcodes):
             if opcode == "while":
@@ -131,8 +128,7 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_element(self, node: int) -> Type:
-        """Return the type of a tuple inside a tuple: from the outer tuple, otherwise from its
-        readers."""
+        """Return the type of a tuple in a tuple: by the outer one, otherwise by its readers."""
         (outer,) = self.operands[node]
         if self._draft.opcodes[outer] == "infeed" or outer in self._open:
             return self._read_from_readers(node)
@@ -144,8 +140,7 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """Return the type of a parameter: the type that the caller passes; without a caller, the
-        type that the parameter's readers need."""
+        """Return the type of a parameter: what the caller passes or, without one, readers need."""
         draft = self._draft
         caller = draft.callers.get(draft.computation[node])
         if caller is None:
@@ -165,9 +160,8 @@ class TupleTypes:
         return Parts((data, TOKEN_TYPE))
 
     def _find_reduction(self, node: int) -> Type:
-        """Return the type of a reduction of several tensors: a tuple with a result for each tensor.
-        A result has the element type of its tensor, and the sizes of the dimensions that are not
-        reduced."""
+        """Return the type of a reduction of several tensors: a tuple of results with each one's
+        element type and remaining sizes."""
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]
         sizes = draft.sizes[tensors[0]]
@@ -202,8 +196,8 @@ class TupleTypes:
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple, in place, until it has as many elements as its features
-        state. Operands of types that the tuple's readers need are repeated first."""
+        """Repeat operands of a tuple, in place, up to its stated number of elements, first those of
+        types that readers need."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -236,14 +230,8 @@ class TupleTypes:
     def _give(
         self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
     ) -> None:
-        """Assign to the n-th reader of a type the n-th element of that type.
-
-        Args:
-            node: the tuple, for messages.
-            readers: get-tuple-elements of the tuple.
-            keys: the types of the tuple's elements.
-            taken: indices of elements to assign only if no other element has the type.
-        """
+        """Assign the n-th element of a type in `keys` to its n-th reader of the tuple `node`; the
+        elements `taken` only if no other has the type."""
         draft = self._draft
         free: dict[object, list[int]] = defaultdict(list)
         for index, key in enumerate(keys):
@@ -261,9 +249,8 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Infer a loop's state (the tuple that its body takes and returns): the order of its
-        elements, their readers, and the counter. The elements of the tuple with which the loop
-        starts are put into the order of the tuple that its body returns."""
+        """Infer a loop's state: order of elements, readers, counter. The tuple that it starts with
+        gets the order of the one that its body returns."""
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
@@ -291,9 +278,8 @@ class TupleTypes:
             self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Add missing elements to the tuple that the body returns. If the loop starts with neither
-        a tuple nor a parameter, also put the elements into the order of types of the value with
-        which the loop starts."""
+        """Add missing elements to the body's tuple; order it like the start's types if that is
+        neither tuple nor parameter."""
         draft = self._draft
         self._complete_state(node, body)
         (start,) = self.operands[node]
@@ -304,9 +290,8 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the tuple that the body returns until none is missing. First, elements
-        are repeated whose type is more frequent among the readers of the loop's state, or in the
-        tuple with which the loop starts, than in the tuple that the body returns."""
+        """Repeat elements of the body's tuple until none is missing, first types that the state's
+        readers or the start have more often."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
@@ -327,8 +312,7 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object]) -> None:
-        """Order the operands of a tuple such that the n-th has the type keys[n]. If a type is more
-        frequent in `keys` than among the operands, the last operand of that type is repeated."""
+        """Order a tuple's operands by the types `keys`; repeat the last of types that lack some."""
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
@@ -342,12 +326,9 @@ class TupleTypes:
         self.operands[node][:] = ordered
 
     def _order_start(self, loop: Loop, keys: Sequence[object]) -> None:
-        """Order the tuple with which a loop starts like the tuple that its body returns.
-
-        If several operands have one type, tensors go to the elements that the loop does not change,
-        and constants to those that it changes: first to its counter, then to elements into which it
-        writes slices. If operands are missing, a constant is repeated.
-        """
+        """Order a loop's start like its body's tuple. Of one type, tensors go to unchanged
+        elements, constants to changed ones: the counter, then what slices are written into. A
+        constant is repeated for missing operands."""
         draft = self._draft
         (start,) = self.operands[loop.node]
         pool: dict[object, list[int]] = defaultdict(list)
@@ -373,8 +354,7 @@ class TupleTypes:
         self.operands[start][:] = [ordered[index] for index in range(len(keys))]
 
     def _rank_start(self, loop: Loop, index: int) -> int:
-        """Return a number from 0 to 3: the higher, the more likely the element of the loop's state
-        with this index starts with a constant."""
+        """Return 0 to 3: how likely the state's element with this index starts with a constant."""
         if index == loop.counter:
             return 3
         if index in loop.fixed:
@@ -385,13 +365,8 @@ class TupleTypes:
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
-        """Assign to each reader of a body's parameter the element whose next value is nearest to
-        the reader.
-
-        Args:
-            results: the next values of the elements: what the body returns.
-            keys: the types of the elements.
-        """
+        """Assign to each reader of a body's parameter the element of its type in `keys` whose next
+        value, in `results`, is nearest to it."""
         draft = self._draft
         nearest: dict[int, int] = {}  # by reader: index of the element
         steps = sorted(
@@ -411,8 +386,7 @@ class TupleTypes:
         self._give(parameter, rest, keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
-        """Return the readers of `parameter` from which `result` is computed, with their distances.
-        The distance is the number of edges between reader and result."""
+        """Return the readers of `parameter` that compute `result`, with distances in edges."""
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -428,8 +402,7 @@ class TupleTypes:
         return found
 
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
-        """Return the index of a loop's counter: the element to which the loop's body adds a
-        constant. None if there is none."""
+        """Return the index of the element to which a loop's body adds a constant; None if none."""
         draft = self._draft
         for index, result in enumerate(results):
             read = draft.operands[result]
@@ -441,8 +414,7 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Assign an element of the loop's tuple to each reader of the condition's parameter: the
-        counter to the first reader of its type."""
+        """Assign elements of the loop's tuple to the condition's readers, the counter first."""
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers, taken = self._readers(parameter), set[int]()

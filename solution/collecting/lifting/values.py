@@ -65,8 +65,8 @@ def _bound(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _limit(draft: Draft, node: int, number: int) -> float | None:
-    """Return the value of a constant operand of a maximum: -infinity if the other operand is a
-    max-reduction, otherwise 0. None if the result is a scalar or is not of a float type."""
+    """Return a maximum's constant: -infinity beside a max-reduction, else 0; None if the result is
+    scalar or no float."""
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
     reduced = (_find_reduction(draft, one) for one in draft.operands[node])
@@ -74,8 +74,8 @@ def _limit(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _find_reduction(draft: Draft, node: int) -> str:
-    """Return the opcode that a reduce applies, such as add; "" if there is no such reduce. The node
-    may be the reduce itself, or reshape or convert the result of the reduce."""
+    """Return the opcode that a reduce applies, perhaps behind reshapes and conversions, such as
+    add; or ""."""
     while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
         node = draft.operands[node][0]
     called = [draft.opcodes[root] for root in draft.called[node]]
@@ -84,8 +84,7 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
-    """Return the constant that makes a division a mean: the number of elements in the divided sum.
-    None if `node` does not divide a sum by a constant."""
+    """Return the constant by which a division of a sum is a mean: its elements; else None."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:
         return None
@@ -116,8 +115,7 @@ RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
 
 
 def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, float]) -> None:
-    """Set the constants of a loop so that it counts from 0 to its number of iterations by steps
-    of 1."""
+    """Set a loop's constants so that it counts from 0 to its iterations by 1."""
     loop = types.loops[node]
     trips = find_trips(draft, types, node)
     for one in types.operands[loop.condition]:
@@ -137,8 +135,8 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Return the number of a loop's iterations; record it as a guess. It is the most frequent
-    length of a dimension along which the body slices single elements, or TRIPS if there is none."""
+    """Return a guess of a loop's iterations: the most frequent length along which its body slices
+    single elements, or TRIPS."""
     lengths = []
     for one in draft.ranges[draft.computation[types.loops[node].body]]:
         if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):
@@ -148,21 +146,14 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
             part = draft.sizes[operands[1] if is_update else one]
             lengths += [full for full, size in zip(whole, part, strict=False) if size == 1 < full]
     draft.guesses.add(
-        "iterations of a loop, by its slices" if lengths else f"iterations of a loop: {TRIPS}",
-        node,
+        "iterations of a loop, by its slices" if lengths else f"iterations of a loop: {TRIPS}", node
     )
     return max(set(lengths), key=lengths.count) if lengths else TRIPS
 
 
 def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:
-    """Return the message Literal with the values of a constant.
-
-    Args:
-        shape: the constant's message Shape.
-        values: known values, by node; other constants get varied numbers.
-
-    Raises NotLiftedError if constants of its element type are not supported.
-    """
+    """Return a constant's Literal with its `values` by node, or varied numbers. Raises
+    NotLiftedError if constants of the element type are not supported."""
     kind, sizes = draft.kinds[node], draft.sizes[node]
     count = int(np.prod(sizes, dtype=np.int64))
     literal = MESSAGES["Literal"](shape=shape)

@@ -25,8 +25,8 @@ FEATURES = (
 
 
 def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return the columns FEATURES: (distinct configs, len(FEATURES)) float64. `listed`: (configs,)
-    bool, the reference batch: only its configurations are counted; by default all."""
+    """Return FEATURES (distinct configs, len(FEATURES)) float64, counted in the configurations
+    `listed` (configs,); by default all."""
     configs, nodes = pairs.codes.shape
     if nodes == 0:
         return np.zeros((configs, len(FEATURES)))

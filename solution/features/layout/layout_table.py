@@ -77,15 +77,9 @@ BLOCK_ENTRIES = 1 << 22
 
 
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
-    """Return the columns FEATURES, one row for each configuration, or for each of `configs` (k,).
-
-    Columns OPCODE_FEATURE are weighted by the share of operations among the configurable nodes,
-    bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The graph_ columns
-    describe the graph and are the same in every row.
-
-    Returns:
-        (configs, columns) float32.
-    """
+    """Return the columns FEATURES (configs, columns) float32 of all configurations or of `configs`
+    (k,). OPCODE_ columns are weighted by the share of operations, bytes_ by that of bytes, count_
+    by 1 / configurable nodes; graph_ columns are the same in every row."""
     pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
     blocks = [
@@ -112,9 +106,8 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Return what each (node, layout) pair adds to the columns COUNTS: (pairs, columns). For the
-    column moved_bytes, this is the bytes of padding in the node's tensors under that layout, over
-    the real bytes of all configurable nodes' tensors."""
+    """Return what pairs add to COUNTS (pairs, columns); moved_bytes is the padding of the node's
+    tensors over all configurable nodes' real bytes."""
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
     for mark in ("given", "changed"):
@@ -145,15 +138,8 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
-    """Sum the rows of `weighted` (pairs, columns) that each distinct configuration uses.
-
-    sums[c] = weighted[p] summed over the pairs p of configuration c: a product with a sparse 0/1
-    matrix, which adds in the order of the nodes. The pairs of each opcode are summed separately,
-    because most columns are 0 for all other opcodes.
-
-    Returns:
-        (distinct configs, columns)
-    """
+    """Sum rows of `weighted` (pairs, columns) that configurations use: (distinct configs, columns),
+    by a sparse 0/1 product in the nodes' order, opcode by opcode, because most columns are 0."""
     pairs, opcodes = graph.layouts, graph.node_opcodes[graph.configurable]
     sums = np.zeros((len(pairs.codes), weighted.shape[1]))
     for opcode in np.unique(opcodes):
@@ -172,8 +158,8 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
 
 
 def count_copies(graph: Graph) -> np.ndarray:
-    """Return the columns COPIES (distinct configs, columns) float64. The compiler copies a tensor
-    that its producer and its consumers want in different layouts."""
+    """Return COPIES (distinct configs, columns) float64: tensors wanted in different layouts by
+    producer and consumers."""
     constraints, codes = layouts.find_constraints(graph), graph.layouts.codes
     if len(constraints.nodes) == 0:
         return np.zeros((len(codes), len(COPIES)))

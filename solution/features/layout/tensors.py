@@ -75,8 +75,8 @@ class Tensors:
 
 
 def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return features (pairs, len(FEATURES)) float32 of each (node, layout) pair. The operands of
-    configurable nodes are read from `graph`, so it must contain their neighbours."""
+    """Return features (pairs, len(FEATURES)) float32 of pairs, in a graph with operands of
+    configurable nodes."""
     node = pairs.node
     blocks = [
         _describe_tensor(
@@ -92,9 +92,8 @@ def _slots(number: int) -> slice:
 
 
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
-    """Return the output, input or kernel of each configurable node. The rank is 0 if a node has no
-    such tensor. `tensor` is one of LAYOUT_TENSORS. The graph must have correct padding
-    (repair_padding)."""
+    """Return each configurable node's `tensor`, one of LAYOUT_TENSORS, rank 0 if it has none.
+    Padding must be correct."""
     nodes = list_tensors(graph, tensor)
     known = nodes >= 0
     ranks = np.where(known, tensor_ranks(graph)[nodes], 0)
@@ -105,9 +104,8 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
 
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
-    """Return the node (configurable,) that computes the output, input or kernel of each node. The
-    number is below 0 if a configurable node has no such tensor. `tensor` is one of LAYOUT_TENSORS.
-    The graph must have correct padding (repair_padding)."""
+    """Return the node (configurable,) that computes each one's `tensor`, one of LAYOUT_TENSORS;
+    below 0: none. Padding must be correct."""
     if tensor == "output":
         return graph.configurable
     operands = find_operands(graph)
@@ -154,9 +152,8 @@ def _padding_waste(size: np.ndarray, tile: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Constraints:
-    """The tensors with several layout constraints, and the order that every layout gives to each.
-    An order is the contiguous dimension and the two most minor dimensions of a constrained
-    tensor."""
+    """Tensors with several layout constraints, and each layout's order: the contiguous dimension
+    and the two most minor ones."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     starts: np.ndarray  # (tensors,) int64, the first constraint of each tensor
@@ -170,16 +167,15 @@ class Constraints:
     order: np.ndarray
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
-        """Return CONFLICTS of each constrained tensor: (configs, tensors, len(CONFLICTS)) uint8.
-        `codes`: (configs, configurable), the field of the codebook: the layout of each node."""
+        """Return FEATURES of constrained tensors (configs, tensors, len(FEATURES)) uint8, by
+        codebook `codes`."""
         entries = codes[:, self.configurable] + self.offsets
         return describe_orders(self.minor[entries], self.order[entries], self.starts)
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """The tensors with several layout constraints, and which node's layout each constraint comes
-    from."""
+    """The tensors with several layout constraints, and the nodes whose layouts these are."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints
@@ -192,18 +188,9 @@ class Ordered:
     sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the order that each of n layouts gives to the tensor that it constrains.
-
-        Dimensions of size 1 are skipped, because they change nothing in memory.
-
-        Args:
-            which: (n,) the constraints.
-            layouts: (n, 18) the layouts of the constraining nodes.
-
-        Returns:
-            two arrays (n,) int8, UNSET if the layout is not given: the contiguous dimension, and
-            the two most minor dimensions as one number.
-        """
+        """Return orders (n,) int8 that `layouts` (n, 18) give tensors by the constraints `which`
+        (n,): contiguous dimension, and the two most minor ones as a number; UNSET: not given.
+        Dimensions of size 1 do not count."""
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
         # a slot that is not given, -1, yields any dimension; `counts` excludes it below
@@ -239,12 +226,8 @@ class Ordered:
 
 
 def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Compare the constraints on each tensor: return features (..., tensors, len(CONFLICTS)) uint8.
-
-    Args:
-        minor, order: (..., constraints) int8, the two results of Ordered.number.
-        starts: (tensors,) the first constraint of each tensor.
-    """
+    """Compare each tensor's constraints, from `starts` (tensors,) on: features (..., tensors,
+    len(FEATURES)) uint8 of Ordered.number's results (..., constraints)."""
     if len(starts) == 0:
         return np.zeros((*minor.shape[:-1], 0, len(CONFLICTS)), np.uint8)
     constrained = np.maximum.reduceat(minor, starts, axis=-1) != UNSET
@@ -253,8 +236,7 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return a mask (..., tensors): True if the `values` (..., constraints) of a tensor differ.
-    UNSET values are ignored."""
+    """Return a mask (..., tensors): `values` (..., constraints) that are set differ."""
     largest = np.maximum.reduceat(values, starts, axis=-1)
     given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
     return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)

@@ -19,14 +19,9 @@ BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in me
 
 
 def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
-    """Return the share (distinct configs,) float64 of configurable nodes that violate.
-
-    A node violates if its largest output dimension is not the most minor one of its layout.
-
-    Args:
-        unset: how to count a node without a layout, which the report does not say: it "suits", or
-            has its layout in the "program".
-    """
+    """Return the share (distinct configs,) float64 of configurable nodes whose largest output
+    dimension is not their layout's most minor one. Without a layout (the report does not say), a
+    node "suits", or has its layout in the "program"."""
     layouts = graph.layouts
     features = graph.node_features[graph.configurable]
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 class Backend:
     """How one backend requests layouts.
 
-    Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla requests row-major operands
-    for every instruction and row-major results of dots and convolutions. A configuration for a CPU
-    enters as custom calls (solution.collecting.constraints), one of TpuGraphs as constraints on
-    instructions. canonical.py describes the transposes that the CPU backend adds around products.
+    Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla: row-major operands of every
+    instruction and results of products. A configuration enters as custom calls on a CPU
+    (solution.collecting.constraints), in TpuGraphs as constraints on instructions.
     """
 
     row_major_operands: bool  # every operand is requested in row-major order

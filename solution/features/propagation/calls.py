@@ -85,8 +85,7 @@ def list_calls(graph: Graph, inlined: Inlined, backend: Backend) -> list[Call]:
 
 
 def _drop_operands(graph: Graph, used: np.ndarray) -> None:
-    """Clear, in place, the operands (configurable, 3) whose layouts have no effect on a TPU. These
-    are the operands of convolutions and dots that do not come from an infeed."""
+    """Clear operands (configurable, 3) without effect on a TPU: of products, not from an infeed."""
     operands, opcodes = find_operands(graph), graph.node_opcodes
     reads_infeed = np.zeros(graph.num_nodes, bool)
     reads_infeed[graph.edges[opcodes[graph.edges[:, 1]] == INFEED, 0]] = True
@@ -98,8 +97,7 @@ def _drop_operands(graph: Graph, used: np.ndarray) -> None:
 
 
 def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Call]:
-    """Return the calls behind instances that the requested layouts of others may reach. `asked`:
-    the instances whose layout a configuration requests."""
+    """Return calls behind instances that layouts requested of the instances `asked` may reach."""
     ranks, is_settable = tensor_ranks(graph), np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     opcodes = graph.node_opcodes[inlined.node]
@@ -120,8 +118,7 @@ def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Ca
 
 
 def find_forwarding(graph: Graph, node: np.ndarray) -> np.ndarray:
-    """Tell which instances propagate requested layouts on a TPU: (instances,) bool. `node`:
-    (instances,) the node of each instance."""
+    """Tell which instances (instances,) bool propagate requested layouts on a TPU."""
     is_settable = np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     return np.asarray(IS_PROPAGATING[graph.node_opcodes[node]] & ~is_settable[node])
@@ -130,8 +127,7 @@ def find_forwarding(graph: Graph, node: np.ndarray) -> np.ndarray:
 def attach_calls(
     calls: list[Call], count: int, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the fields `behind`, `before` and `asked` of Instructions. `count`: number of
-    instances; the custom calls follow them. `starts`: the field `use_starts`."""
+    """Return Instructions' `behind`, `before` and `asked` for `count` instances, then calls."""
     behind, before = np.full(len(starts) - 1, NONE), np.full(int(starts[-1]), NONE)
     asked = np.full((len(behind), 2), NONE)
     for call, (instance, operand, *site) in enumerate(calls, start=count):

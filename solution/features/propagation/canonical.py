@@ -37,8 +37,8 @@ UNSET, BITS = -1, 3
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances with the backend's transposes and reshapes inserted. Transposes stand
-    before dots and convolutions, reshapes after dots that read matrices."""
+    """Return the instances with the backend's transposes before dots and convolutions, and reshapes
+    after dots that read matrices."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
     new: list[int] = []  # for each instance of `inlined`: its number in the result
@@ -60,9 +60,8 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
 
 
 def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
-    """List the operands of each dot and convolution that must be transposed before it reads them.
-    Returns by node: the operand (0 input, 1 kernel), the node that computes it, and the permutation
-    that transposes it."""
+    """Return by node the operands of dots and convolutions to transpose: 0 (input) or 1 (kernel),
+    the node that computes it, and the permutation."""
     operands, ranks = find_operands(graph), tensor_ranks(graph)
     orders = {node: _order_dot(letters) for node, letters in operands.letters.items()}
     for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["convolution"]).tolist():
@@ -79,8 +78,8 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """Return the result sizes of each dot that has an operand with several free dimensions. Each
-    operand's free dimensions are merged into one; batch dimensions come first."""
+    """Return the result sizes of dots with an operand of several free dimensions: these are merged;
+    batch dimensions come first."""
     found = {}
     for node, letters in find_operands(graph).letters.items():
         left, right, output = letters
@@ -96,16 +95,9 @@ def find_matrices(graph: Graph) -> dict[int, Dimensions]:
 def find_turned(
     inlined: Inlined, opcodes: np.ndarray, rank: np.ndarray, dimensions: np.ndarray
 ) -> dict[int, Dimensions]:
-    """Find the dots whose operands are swapped because a transpose reads them.
-
-    AlgebraicSimplifier replaces (A B)' by B' A' if nothing else reads A B.
-
-    Args:
-        opcodes, rank, dimensions: fields of Instructions, a row for each instance.
-
-    Returns:
-        by instruction: the permutation of the transpose.
-    """
+    """Return the transpose's permutation by dot that it makes swap its operands:
+    AlgebraicSimplifier replaces (A B)' by B' A' if nothing else reads A B. Arguments: fields of
+    Instructions."""
     times_read = Counter(one for reads in [*inlined.reads, inlined.results] for one in reads)
     turned = {}
     for reader in np.flatnonzero(opcodes[: len(inlined.node)] == OPCODE_IDS["transpose"]).tolist():
@@ -119,11 +111,7 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Return if a dot, and the swapped dot, contract the first dimension of their left matrix.
-
-    The swapped dot computes the transpose, (A B)' = B' A', so its left matrix is the right matrix
-    of the dot.
-    """
+    """Return if a dot, and the swapped dot B' A', contract their left matrix's first dimension."""
     left, right = (
         operand[order[-1]] in letters.output
         for operand, order in zip(letters[:2], _order_dot(letters), strict=True)
@@ -142,9 +130,8 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation that orders the letters `given` as (*batch, *wanted). Return the
-    identity if only the two matrix dimensions are swapped, because a dot reads a swapped matrix as
-    it is."""
+    """Return the permutation of the letters `given` to (*batch, *wanted), or the identity if it
+    only swaps the two matrix dimensions, which a dot may read so."""
     is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
     letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
     return tuple(given.index(letter) for letter in letters)
@@ -174,9 +161,8 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the packed layouts (instructions,) that are the same in all configurations. Parameters
-    have such a layout and, on some backends, dots and convolutions. All other instructions get
-    UNSET."""
+    """Return the packed layouts (instructions,) that no configuration changes, else UNSET: of
+    parameters and, on some backends, of products."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]

@@ -44,8 +44,7 @@ Value = int | tuple["Value", ...]
 
 @dataclass
 class Inlined:
-    """The instructions of a program after its calls are inlined. An instruction is an instance of a
-    node: a node of a called computation has one instance for each call."""
+    """The instructions after calls are inlined: instances of nodes, one for each call."""
 
     node: list[int] = field(default_factory=list)  # for each instance, its node
     # for each instance, the instances that it reads, sorted by node
@@ -191,8 +190,7 @@ class _Inliner:
         return () if isinstance(value, tuple) else self._shapes[self._inlined.node[value]]
 
     def _take(self, node: int, parts: tuple[Value, ...]) -> Value:
-        """Return the tuple element with the node's shape. The n-th reader of a shape gets the n-th
-        element of that shape."""
+        """Return the tuple element with the node's shape: the n-th for the shape's n-th reader."""
         fitting = [part for part in parts if self._shape(part) == self._shapes[node]]
         if not fitting:
             return self._add(node, [parts])

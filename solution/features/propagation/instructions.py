@@ -16,15 +16,9 @@ from solution.domain.neighbours import Neighbours, starts_of
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.layout.tensors import KEEPING
 from solution.features.operations import NONE, find_operands, num_bytes, tensor_ranks
+from solution.features.propagation import canonical
 from solution.features.propagation.backend import Backend
 from solution.features.propagation.calls import BEHIND, Call, attach_calls, list_calls
-from solution.features.propagation.canonical import (
-    UNSET,
-    fix_layouts,
-    make_row_major,
-    transpose_operands,
-    turn_dots,
-)
 from solution.features.propagation.inlining import Inlined, inline
 from solution.features.propagation.tiles import choose_layouts
 
@@ -48,9 +42,9 @@ KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
 
 
 class Instructions(NamedTuple):  # compiled code reads the fields of named tuples
-    """A program's instructions: instances of nodes, custom calls, and a reader of the results. A
-    node has one instance, or one for each call of its computation. A custom call requests the
-    layout of one tensor. A use is an operand as one instruction reads it."""
+    """A program's instructions: instances of nodes (one for each call of their computation), custom
+    calls that each request a tensor's layout, and a reader of the results. A use is an operand as
+    one instruction reads it."""
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
     # (instructions,) int64. A custom call has the opcode of the node whose tensor it is about. The
@@ -103,8 +97,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
 
     @property
     def is_programs(self) -> np.ndarray:
-        """(instructions,) bool: True for instructions of the program, False for custom calls, which
-        depend on the configurations."""
+        """(instructions,) bool: True for the program's, False for custom calls."""
         return self.kind != ASKS
 
 
@@ -112,7 +105,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     """Return the instructions of a whole (not pruned) graph, after repair_padding."""
     inlined = _repeat_squares(graph, inline(graph))
     if backend.canonical_operands:
-        inlined = transpose_operands(graph, inlined)
+        inlined = canonical.transpose_operands(graph, inlined)
     reads, named = inlined.reads, inlined.named
     calls = list_calls(graph, inlined, backend)
     count = len(inlined.node)
@@ -136,15 +129,15 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         opcodes=opcodes,
         kind=kind,
         **described,
-        fixed=fix_layouts(graph, node, opcodes, described["rank"], count, backend),
-        device=make_row_major(described["rank"]),
+        fixed=canonical.fix_layouts(graph, node, opcodes, described["rank"], count, backend),
+        device=canonical.make_row_major(described["rank"]),
         only_reader=np.full(len(node), NONE),
         forwards=np.zeros(len(node), bool),
-        turned=turn_dots(inlined, described, opcodes, backend),
+        turned=canonical.turn_dots(inlined, described, opcodes, backend),
         use_starts=starts,
         read=read,
         reader=np.repeat(np.arange(len(node)), np.diff(starts)),
-        wanted=np.full(len(read), UNSET),
+        wanted=np.full(len(read), canonical.UNSET),
         before=before,
         behind=behind,
         asked=asked,
@@ -175,8 +168,8 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Return `Instructions.main`, found by names and sizes, because edges have no order. The
-    operands that find_operands names as input and kernel come first, then the largest ones."""
+    """Return `Instructions.main`, since edges have no order: operands that find_operands names
+    input and kernel, then the largest."""
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
     for op, row in enumerate(rows):
@@ -209,8 +202,7 @@ def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.
 
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
-    """Set the kind of transposes and broadcasts to CHANGES if `dimensions` contradict the shapes.
-    Instructions of that kind do not propagate layouts."""
+    """Set transposes and broadcasts to CHANGES if `dimensions` contradict shapes, in place."""
     rank, dimensions = described["rank"], described["dimensions"]
     for op in np.flatnonzero(kind == TRANSPOSES):
         listed = dimensions[op, : rank[op]].tolist()

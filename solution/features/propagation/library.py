@@ -76,8 +76,8 @@ NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """The instructions of a program, and what the library can do with each. `inside` and `outside`
-    count towards the size of a fusion, which MOST limits."""
+    """A program's instructions and what the library can do with each; `inside` and `outside` count
+    towards a fusion's size, at most MOST."""
 
     # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
     ability: np.ndarray
@@ -90,9 +90,8 @@ class Reads(NamedTuple):
 
 
 def weigh_windows(ops: Instructions) -> np.ndarray:
-    """Return the relative cost (instructions,) of computing an instruction in two steps. For a
-    reduction along dimensions of more than WINDOW elements, the cost is FULL if the sizes of all
-    these dimensions are multiples of WINDOW, otherwise 1. It is 0 for other instructions."""
+    """Return the relative cost (instructions,) of computing in two steps: FULL or 1 for a reduction
+    of more than WINDOW elements (all sizes multiples of it, or not), else 0."""
     weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
         read = ops.read[ops.main[op, 0]]
@@ -105,12 +104,8 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
-    """Return a mask (configs, instructions): True for reductions that XLA computes in two steps.
-
-    Args:
-        numbered: the layouts of all instructions and operands in each configuration.
-        long: (instructions,) bool, the reductions that are long enough to be split.
-    """
+    """Return a mask (configs, instructions) of reductions that XLA computes in two steps, among the
+    `long` ones (instructions,) bool."""
     split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
@@ -127,12 +122,9 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(ops: Instructions) -> np.ndarray:
-    """Return the operand (instructions,) whose layout each instruction takes, as a use; else NONE.
-
-    NONE if no operand has the rank of the result. Edges do not say which operand is the first one.
-    Of the operands with the result's rank, take the one with the lowest node number that is neither
-    a broadcast nor a constant, if there is one, because these are rarely the first operand.
-    """
+    """Return the operand (instructions,) whose layout each instruction takes, as a use, or NONE. Of
+    operands of the result's rank, the lowest node that is no broadcast or constant, if any: edges
+    do not say which operand is first."""
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
     is_filled = np.isin(ops.opcodes[ops.read], FILLED)
@@ -143,9 +135,8 @@ def _find_first(ops: Instructions) -> np.ndarray:
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
-    """Return the kind of fusion that each instruction is in: (configs, instructions) int8.
-    REDUCTION or POOLING: fused with a reduction or pooling. SPLIT: a reduction in two steps.
-    Instructions fused with a SPLIT reduction count as POOLING. NOTHING: in no fusion."""
+    """Return each instruction's kind of fusion (configs, instructions) int8: with a REDUCTION or
+    POOLING, a SPLIT reduction in two steps (and POOLING: what is fused with it), or NOTHING."""
     ops, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
     if propagation.backend.by_library:
@@ -165,15 +156,9 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
 def find_slow_products(
     graph: Graph, ops: Instructions, point: np.ndarray, made: np.ndarray
 ) -> np.ndarray:
-    """Return a mask (states,) bool: True for states of a dot that the library does not compute.
-
-    The library does not compute a dot whose left matrix is contracted along its first dimension. A
-    state is the layouts of an instruction or of a use (an operand as one instruction reads it).
-
-    Args:
-        point: (states,) the instruction or use of each state, as in Numbered.
-        made: (states,) the layout of the result, packed into an integer.
-    """
+    """Return a mask (states,) of dots that the library does not compute: their left matrix is
+    contracted along its first dimension. `point`: (states,) as in Numbered; `made`: (states,)
+    packed results."""
     across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
     is_dot = ops.is_programs & (ops.opcodes == OPCODE_IDS["dot"])
     node = np.append(np.where(is_dot, ops.node, NONE), NONE)
@@ -206,9 +191,8 @@ def _list_abilities(
 
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
-    """Return a mask (instructions,) bool: True for a maximum or minimum that reads a reduction.
-    Such an instruction is assumed to compare the reduction's result with its initial value. XLA
-    drops this comparison."""
+    """Return a mask (instructions,) of maxima and minima that read a reduction: probably with its
+    initial value, a comparison that XLA drops."""
     reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
@@ -230,9 +214,8 @@ def _find_largest(ops: Instructions) -> np.ndarray:
 def _count(
     ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `Reads.inside` and `Reads.outside`: what each instruction adds to a fusion's size.
-    Reshapes, bitcasts, broadcasts of a scalar and scalar operands add nothing, because XLA
-    simplifies them before it fuses."""
+    """Return `Reads.inside` and `Reads.outside`. What XLA simplifies before it fuses (reshapes,
+    bitcasts, broadcasts of a scalar, scalars) adds nothing."""
     elements = ops.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
     inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)
@@ -241,17 +224,12 @@ def _count(
 
 @njit(cache=True, nogil=True)
 def _join(reads, row_major, apart, split, numbers, joined):
-    """Write into `joined` (configs, instructions) the kind of fusion of each instruction.
+    """Write into `joined` (configs, instructions) each instruction's kind of fusion: one grows at
+    every reduction or pooling, the last first.
 
-    In each configuration, grow a fusion at every reduction or pooling, the last one first. A state
-    is the layouts of an instruction or of a use (an operand as one instruction reads it).
-
-    Args:
-        row_major: (states,) bool, the result is row-major.
-        apart: (states,) bool, True where a fusion ends: the state has a copy, or it is of a custom
-            call that requests a layout.
-        split: (configs, instructions) bool, reductions computed in two steps.
-        numbers: (configs, points) state numbers of the instructions, then of the uses.
+    `row_major`: (states,) results. `apart`: (states,) a fusion ends, at a copy or requested layout.
+    `split`: (configs, instructions) reductions in two steps. `numbers`: (configs, points) states of
+    instructions, then of uses.
     """
     count = reads.ability.size
     owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -272,8 +250,7 @@ def _join(reads, row_major, apart, split, numbers, joined):
 
 @njit(cache=True, nogil=True)
 def _grow(reads, row_major, apart, states, owner, outside, queue, first):
-    """Grow the fusion that starts at the reduction or pooling `first`. Add operands breadth first,
-    then the only reader of the result with its operands, and so on."""
+    """Grow the fusion at `first`: operands breadth first, then the only reader with its own."""
     last, size = first, 0
     while last != NOBODY:
         size, end = _add(reads, owner, outside, queue, 0, size, first, last)
@@ -292,16 +269,15 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 @njit(cache=True, nogil=True)
 def _may_join(reads, row_major, apart, states, owner, op):
-    """Return True if a fusion may add the instruction `op`. The instruction must be in no fusion,
-    supported by the library, and row-major. It must have no copy (see `apart` in _join)."""
+    """Return True if `op` is in no fusion, supported, row-major and not `apart` (see _join)."""
     able = reads.ability[op] != NOTHING and owner[op] == NOBODY
     return able and row_major[states[op]] and not apart[states[op]]
 
 
 @njit(cache=True, nogil=True)
 def _add(reads, owner, outside, queue, end, size, first, op):
-    """Add the instruction `op` to the fusion of `first`, and its operands to the queue. Return the
-    fusion's size, in which operands from outside count, and the queue's end."""
+    """Add `op` to the fusion of `first` and its operands to the queue; return the fusion's size,
+    with operands from outside, and the queue's end."""
     owner[op] = first
     size += reads.inside[op]
     if outside[op] == first:
@@ -330,8 +306,7 @@ def _is_apart(reads, apart, states, use):
 
 @njit(cache=True, nogil=True)
 def _is_read_inside(reads, apart, states, owner, first, op):
-    """Return True if all readers of `op` are in the fusion of `first`. A reader behind a copy or a
-    requested layout does not count as being in the fusion."""
+    """Return True if all readers of `op`, none behind a copy or request, are in the fusion."""
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
         reader = reads.program.reader[use]
@@ -344,8 +319,7 @@ def _is_read_inside(reads, apart, states, owner, first, op):
 
 @njit(cache=True, nogil=True)
 def _find_reader(reads, apart, states, op):
-    """Return the only reader of the result of `op`. NOBODY if there are several readers, or if a
-    copy or a requested layout stands before one."""
+    """Return the only reader of `op`; NOBODY: there are several, or a copy or request before it."""
     only = NOBODY
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
@@ -363,15 +337,10 @@ def _mark_split(
     kind, rank, dimensions, read, before, behind, order, first, long, made, numbers, split
 ):  # fmt: skip
     """Mark in `split` (configs, instructions) the long reductions whose operand is not row-major.
+    Each instruction in order takes the layout of its operand `first` (a use, or NONE).
 
-    In each configuration, visit the instructions in order, and propagate the layout of the operand
-    `first` of each to its result.
-
-    Args:
-        behind: (uses,) the custom call on the operand's result; NONE for an argument of a call.
-        first: (instructions,) the use whose layout is propagated or reduced; NONE for others.
-        made: (states,) the layouts that custom calls request, UNSET if they request none.
-        numbers: (configs, points) state numbers of the instructions, then of the uses.
+    `behind`: (uses,) the custom call on the operand, NONE for arguments. `made`: (states,) what
+    custom calls request, or UNSET. `numbers`: see _join.
     """
     plain = np.array([row_major(one) for one in rank])
     for row in range(len(numbers)):

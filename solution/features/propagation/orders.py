@@ -41,8 +41,7 @@ def row_major(rank):
 
 @njit(cache=True, nogil=True)
 def transposed(number, order, rank):
-    """Return the layout of a transpose's output if its operand has the layout `number`. `order`:
-    (6,) the operand dimension of each output dimension."""
+    """Return a transpose's layout for its operand's; `order`: (6,) operand's dimensions."""
     result = 0
     for slot in range(rank):
         wanted = unpack(number, slot)
@@ -63,8 +62,7 @@ def untransposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def filtered(number, kept, count, rank):
-    """Return the layout of a broadcast's operand: only the dimensions `kept` (count,), renumbered.
-    `kept` lists, in ascending order, the dimensions of the result that the operand has."""
+    """Return a broadcast operand's layout: the result's dimensions `kept` (count,), renumbered."""
     result, filled = 0, 0
     for slot in range(rank):
         dimension = unpack(number, slot)
@@ -130,13 +128,8 @@ def _tiled(number, slot, sizes):
 
 @njit(cache=True, nogil=True)
 def aligned(number, sizes, rank, new_sizes, new_rank):
-    """Return the layout of one side of a reshape that makes it a bitcast, or UNSET if none does.
-
-    Args:
-        number: the layout of the other side, whose dimensions have `sizes` (6,).
-        new_sizes: (6,) the sizes of the wanted side. Its dimensions of size 1 become outermost, as
-            in XLA.
-    """
+    """Return the layout of one side of a reshape (`new_sizes`) that makes it a bitcast with the
+    other's layout `number`, or UNSET. Dimensions of size 1 become outermost, as in XLA."""
     known, count = without_ones(number, sizes, rank)
     start, part_of = np.zeros((2, MAX_RANK + 1), np.int64), np.zeros(MAX_RANK, np.int64)
     old, new = np.zeros(MAX_RANK, np.int64), np.zeros(MAX_RANK, np.int64)
@@ -172,9 +165,8 @@ def list_dimensions(sizes, rank, found):
 
 @njit(cache=True, nogil=True)
 def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
-    """Split both sides of a reshape into the smallest groups of dimensions with equal products.
-    Return the number of groups, or -1 if the products never meet, and write into `start` where each
-    group begins."""
+    """Split a reshape's sides into least groups of equal products; return their number (-1 if
+    products never meet) and write where each begins into `start`."""
     parts, i, j = 0, 0, 0
     while i < old_count or j < new_count:
         start[0, parts], start[1, parts] = i, j
@@ -195,8 +187,7 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if the dimensions of each group are adjacent in memory. Write the group of each
-    dimension to `part_of`."""
+    """Return True if each group's dimensions are adjacent in memory; write groups to `part_of`."""
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

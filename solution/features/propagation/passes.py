@@ -61,12 +61,8 @@ LANES, SUBLANES = 128, 8
 
 @njit(cache=True, nogil=True)
 def assign_tiled(program, given, state):
-    """Assign the layout of every buffer and use, and write them into `state`.
-
-    Args:
-        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
-            The layouts that are propagated from requested ones are added.
-    """
+    """Write the layout of every buffer and use into `state`; layouts propagated from requested ones
+    are added to `given` (instructions,), what custom calls request or UNSET."""
     _propagate_requests(program, given, state.known)
     state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
     for turn in range(MOST_PASSES):
@@ -138,11 +134,7 @@ def _request_kept(program, state, kind):
 
 @njit(cache=True, nogil=True)
 def _request_products(program, given, state, turn):
-    """Constrain dots and convolutions, the last one first.
-
-    Args:
-        turn: number of the pass; from LAST_GROUPED on, every dot requests layouts.
-    """
+    """Constrain dots and convolutions, the last first; from pass LAST_GROUPED on, every dot."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if not _is_product(program, op) or program.fixed[op] == UNSET:
@@ -227,10 +219,7 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def _keep_reductions(program, state):
-    """Let each reduction that reorders dimensions request layouts in the next pass.
-
-    Return True if one is new.
-    """
+    """Let reductions that reorder dimensions request layouts in the next pass; return if any."""
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -251,10 +240,7 @@ def _keep_reductions(program, state):
 
 @njit(cache=True, nogil=True)
 def _reduced(layout, summed, rank):
-    """Return an operand's layout without the dimensions `summed` (6,), and the rank that is left.
-
-    The other dimensions are renumbered.
-    """
+    """Return an operand's layout without the dimensions `summed` (6,), and the rank left."""
     result, filled = 0, 0
     for slot in range(rank):
         axis, before, is_summed = unpack(layout, slot), 0, False

@@ -24,9 +24,7 @@ WORKLIST = 8  # size of the worklist of constraints, per instruction and use
 
 @dataclass(frozen=True)
 class Numbered:
-    """The states of all points in some configurations. A point is an instruction or a use (an
-    operand as one instruction reads it). A state is the point's layouts and how its tensor is
-    copied."""
+    """The states of all points (instructions and uses) in some configurations; see Points."""
 
     # (configs, points) int32: the state of each point, as an index into the arrays (states, ...)
     numbers: np.ndarray
@@ -37,8 +35,7 @@ class Numbered:
 
     @property
     def results(self) -> np.ndarray:
-        """The packed layouts (configs, instructions) int64 of results; -1 if a result has no
-        layout."""
+        """Packed layouts (configs, instructions) int64 of results; -1: no layout."""
         return self.layouts[self.numbers[:, : self.instructions], 0]
 
     @property
@@ -61,8 +58,7 @@ class Propagation:
         return self._number(codes, self._packed)
 
     def number_nothing(self) -> Numbered:
-        """Return the states of the program if no layout is requested, as an array of one
-        configuration."""
+        """Return the states without requested layouts, as one configuration's."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._number(codes, np.full_like(self._packed, UNSET))
 
@@ -111,8 +107,7 @@ class Propagation:
 
     @cached_property
     def _free(self) -> np.ndarray:
-        """(instructions,) bool: the compiler writes this tensor in any layout without a copy. These
-        are constants, iotas and broadcasts of scalars."""
+        """(instructions,) bool: constants, iotas, broadcasts of scalars, written in any layout."""
         ops, ranks = self.instructions, np.append(tensor_ranks(self.graph), 0)
         filled = np.isin(ops.opcodes, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
         free = (ops.node != NONE) & filled

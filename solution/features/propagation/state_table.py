@@ -26,22 +26,10 @@ from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.column import Feature
 from solution.features.operations import NONE, element_bytes, num_bytes, num_operations
+from solution.features.propagation import library
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.canonical import make_row_major
 from solution.features.propagation.instructions import NO_OPCODE, Instructions
-from solution.features.propagation.library import (
-    MAKING,
-    NOTHING,
-    POOLING,
-    PRODUCTS,
-    REDUCE,
-    REDUCTION,
-    SPLIT,
-    WINDOWS,
-    find_slow_products,
-    join_library,
-    weigh_windows,
-)
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes, share_matrix_unit
 from solution.features.propagation.states import (
@@ -112,7 +100,7 @@ TPU_FEATURES = (
 )  # fmt: skip
 LEAST_SHARE = 1e-9
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
-JOINED = SPLIT + 1
+JOINED = library.SPLIT + 1
 # Columns of StateTable.shares: 1 / number of instructions; bytes moved / bytes of all tensors;
 # square root of the second column. BYTES is the index of the second one.
 NUM_SHARES, BYTES = 3, 1
@@ -125,9 +113,7 @@ def list_state_features(backend: str) -> tuple[Feature, ...]:
 
 @dataclass(frozen=True)
 class Loops:
-    """For each state of an instruction, properties of the loop that computes the instruction. A
-    state is the layouts of an instruction, or of a use (an operand as one instruction reads it).
-    States of a use have no loop."""
+    """For each state of an instruction, properties of its loop; states of a use have none."""
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
@@ -145,44 +131,38 @@ class Loops:
 def find_loops(
     graph: Graph, ops: Instructions, points: Points, layouts: np.ndarray, joins: np.ndarray
 ) -> Loops:
-    """Return the loop of each state, given its packed `layouts` (states, 4). A state is the layouts
-    and the copy of an instruction, or of a use (an operand as one instruction reads it). `joins`:
-    (states,) the kind of fusion that the instruction is in; see join_library."""
+    """Return the loop of each state, given its packed `layouts` (states, 4) and the kind `joins`
+    (states,) of its instruction's fusion (see join_library)."""
     opcodes = ops.opcodes.copy()
     opcodes[~ops.is_programs] = NO_OPCODE  # a custom call computes no tensor
     opcode = np.where(points.is_use, NO_OPCODE, opcodes[points.instruction])
     windows = list_windows(graph, ops)[points.instruction]
     sums, contiguous, run = _follow_sums(ops, points, layouts[:, FIRST], opcode, windows)
-    is_joined = joins != NOTHING
-    works = is_joined & np.isin(opcode, [*MAKING, BROADCAST])
+    is_joined = joins != library.NOTHING
+    works = is_joined & np.isin(opcode, [*library.MAKING, BROADCAST])
     run = np.where(sums, run, np.where(works, _follow_elements(ops, points, layouts), 0))
-    slow = np.where(opcode == REDUCE, is_joined, windows.prod(axis=1) <= UNROLLED)
+    slow = np.where(opcode == library.REDUCE, is_joined, windows.prod(axis=1) <= UNROLLED)
     short = np.where(works | (sums & slow), np.maximum(2.0**-run - 1 / ENOUGH, 0), 0)
     works_on = np.where(sums, points.read[:, 0], points.made)
-    at_once = (joins == REDUCTION) & np.isin(opcode, [*MAKING, *PRODUCTS])
+    at_once = (joins == library.REDUCTION) & np.isin(opcode, [*library.MAKING, *library.PRODUCTS])
     return Loops(sums, contiguous, at_once, run, short, works_on)
 
 
 def _follow_sums(
     ops: Instructions, points: Points, layouts: np.ndarray, opcodes: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for each state: whether its loop sums, whether it sums along contiguous memory, and
-    its run.
-
-    The loop sums if the state's instruction is a reduction or a pooling. The run is the contiguous
-    part of the summed dimensions. If the innermost dimension is not summed, the run is the product
-    of all dimensions inside of the summed ones: that many sums are computed together.
-
-    Returns:
-        three arrays (states,): bool, bool, float64 log2 of the run in elements.
-    """
+    """Return, for each state (states,): whether its loop sums (reduction or pooling), whether along
+    contiguous memory, and log2 of its run: the contiguous part of the summed dimensions or, if the
+    innermost is not summed, the product of those inside of the summed ones."""
     read = points.read[:, 0]
     dimensions = list_dimensions(layouts, ops.rank[read])
     _, sizes = lay_out(layouts, ops.sizes[read], ops.rank[read])  # minor to major
     listed = ops.dimensions[points.instruction]
-    summed = (dimensions[:, :, None] == listed[:, None]).any(axis=2) & (opcodes == REDUCE)[:, None]
+    summed = (dimensions[:, :, None] == listed[:, None]).any(axis=2) & (opcodes == library.REDUCE)[
+        :, None
+    ]
     moved = np.log2(np.take_along_axis(windows, np.maximum(dimensions, 0), axis=1))
-    summed = (summed | ((opcodes == WINDOWS)[:, None] & (moved > 0))) & (sizes > 0)
+    summed = (summed | ((opcodes == library.WINDOWS)[:, None] & (moved > 0))) & (sizes > 0)
     first = np.argmax(sizes > 0, axis=1)
     rows = np.arange(len(layouts))
     contiguous = summed[rows, first]
@@ -190,7 +170,7 @@ def _follow_sums(
     # along = sum of the log sizes of summed dimensions that are more minor than every kept one
     inside = (sizes * (np.cumsum(summed, axis=1) == 0)).sum(axis=1)
     along = (sizes * (np.cumsum(~summed & (sizes > 0), axis=1) == 0)).sum(axis=1)
-    along = np.where(opcodes == WINDOWS, moved[rows, first], along)
+    along = np.where(opcodes == library.WINDOWS, moved[rows, first], along)
     return summed.any(axis=1), contiguous, np.where(contiguous, along, inside)
 
 
@@ -202,8 +182,7 @@ def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class StateTable:
-    """The states in which the distinct configurations of a graph differ. A state is the layouts and
-    the copy of one point: an instruction, or a use (an operand as one instruction reads it)."""
+    """The states (see Points) in which the distinct configurations of a graph differ."""
 
     # (distinct configs, varying points) int32: the state of each point whose state varies
     numbers: np.ndarray
@@ -233,8 +212,7 @@ class StateTable:
 
     @property
     def is_copied(self) -> np.ndarray:
-        """(states,) bool: True for a state with a copy, of an operand or by a reshape or transpose
-        that moves data."""
+        """(states,) bool: an operand is copied, or a reshape or transpose moves data."""
         return np.asarray(self.layouts[:, COPY] > 0)
 
 
@@ -243,7 +221,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     ops = propagation.instructions
     plain = propagation.number_nothing()
     numbered = propagation.number()
-    joined, plainly_joined = (join_library(propagation, each) for each in (numbered, plain))
+    joined, plainly_joined = (library.join_library(propagation, each) for each in (numbered, plain))
     # key = JOINED * state + kind of fusion; keep the points whose key varies over configurations
     keys = JOINED * numbered.numbers
     keys[:, : ops.number] += joined
@@ -259,9 +237,9 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     total = measured.total
     loops = find_loops(graph, ops, points, layouts, joins)
     short = loops.short * backend.by_library  # measured for the CPU backend only
-    is_split = joins == SPLIT
-    split = np.where(is_split, weigh_windows(ops)[points.instruction], 0)
-    slow = backend.by_library * find_slow_products(graph, ops, point, layouts[:, MADE])
+    is_split = joins == library.SPLIT
+    split = np.where(is_split, library.weigh_windows(ops)[points.instruction], 0)
+    slow = backend.by_library * library.find_slow_products(graph, ops, point, layouts[:, MADE])
     slow = slow * np.append(num_operations(graph), 0.0)[node[points.made]] / total
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
@@ -284,8 +262,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 
 @cache
 def state_tables(backend: str) -> PerGraph[StateTable]:
-    """Return a function from a whole graph (not pruned) to its StateTable. `backend`: a name in
-    solution.features.propagation.backend.BACKENDS."""
+    """Return a function from a whole graph (not pruned) to its StateTable."""
     return PerGraph(partial(_describe_states, backend=BACKENDS[backend]))
 
 
@@ -311,8 +288,8 @@ def _describe(
     return np.column_stack(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
          np.eye(len(KINDS))[ops.kind[points.instruction]], loops.sums,
-         loops.sums & loops.contiguous, joins == REDUCTION, joins == POOLING,
-         joins == SPLIT, slow > 0, np.log2(slow + LEAST_SHARE),
+         loops.sums & loops.contiguous, joins == library.REDUCTION, joins == library.POOLING,
+         joins == library.SPLIT, slow > 0, np.log2(slow + LEAST_SHARE),
          loops.run, logs, shares, is_default, *added]
     ).astype(np.float32)  # fmt: skip
 
@@ -329,8 +306,7 @@ def _share(
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes of the tensors of states, and of all tensors. The tensors of a state are the result and
-    the two main operands; of a copy, its operand and its result."""
+    """Bytes of states' tensors (result and two main operands; a copy's both), and of all."""
 
     plain: np.ndarray  # (states, 3) float64, without padding
     padded: np.ndarray  # (states, 3) float64, with the padding of the layouts; equal without tiles
@@ -343,8 +319,8 @@ class Measured:
 def _measure(
     propagation: Propagation, points: Points, layouts: np.ndarray, default: Numbered
 ) -> Measured:
-    """Return the bytes of each state's tensors. `layouts`: (states, 4) columns MADE ... COPY.
-    `default`: the states of the program if no layout is requested."""
+    """Return the bytes of states' tensors with `layouts` (states, 4), columns MADE ... COPY;
+    `default` are the states without requested layouts."""
     graph, ops = propagation.graph, propagation.instructions
     tensors = np.column_stack([points.made, points.read])  # (states, 3)
     size = np.append(num_bytes(graph), 0.0)[ops.node]
@@ -365,8 +341,7 @@ def _measure(
 
 
 def _sum_moved(points: Points, layouts: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return the bytes (states,) that instructions read and write; for a copy, the mean of both.
-    `size`: (states, 3) bytes of each state's tensors."""
+    """Return bytes (states,) of `size` (states, 3) read and written; the mean of copies."""
     made, first, second = size.T
     more = np.where(layouts[:, SECOND] >= 0, second, 0)
     return np.where(points.is_use, (made + first) / 2, made + first + more)
@@ -393,7 +368,7 @@ def _describe_padding(
             layouts[:, column], ops.sizes[instruction], ops.rank[instruction]
         )
         width += np.log2(shares)
-    is_product = ~points.is_use & np.isin(ops.opcodes[points.instruction], PRODUCTS)
+    is_product = ~points.is_use & np.isin(ops.opcodes[points.instruction], library.PRODUCTS)
     return padding, np.where(is_product & ops.is_programs[points.instruction], width, 0)
 
 
@@ -409,12 +384,8 @@ def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.
 
 
 def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Describe packed layouts (states,) by the columns LAYOUT_COLUMNS: (states, columns).
-
-    Args:
-        sizes: (states, 6) the sizes of the tensors' dimensions, 1 past the rank.
-        rank: (states,) the number of the tensors' dimensions.
-    """
+    """Return the columns LAYOUT_COLUMNS (states, columns) of packed layouts (states,) of tensors
+    with `sizes` (states, 6), 1 past the rank."""
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0
     rows = np.arange(len(layouts))

@@ -70,22 +70,13 @@ def grow(states: States) -> States:
 
 @njit(cache=True, nogil=True)
 def number_states(program, free, packed, starts, codes, state, states, numbers):
-    """Number the states of the configurations in `codes`; stop if the table might get too small.
+    """Number the states (see Points) of the configurations in `codes` in `numbers` (configs,
+    instructions + uses) int32; stop if the table might get too small. Return how many were
+    numbered.
 
-    A state is the layouts and the copy of an instruction, or of a use (an operand as one
-    instruction reads it).
-
-    Args:
-        program: the instructions.
-        free: (instructions,) bool; tensors that change layout at no cost, such as constants.
-        packed: (pairs, 3) the layouts of the codebook, packed into integers.
-        starts, codes: fields of the codebook; `codes` only of the configurations to number.
-        state: working memory for the layouts of one configuration; overwritten.
-        states: the table of the states found so far; new states are added.
-        numbers: (configs, instructions + uses) int32, written: the state of each point.
-
-    Returns:
-        how many configurations were numbered.
+    `packed` (pairs, 3), `starts` and `codes` are the codebook's, layouts packed into integers;
+    `free` (instructions,) marks tensors that change layout at no cost, such as constants. `state`
+    is working memory; new states are added to the table `states`.
     """
     count, uses = program.kind.size, program.read.size
     given, marks = np.full(count, UNSET), np.empty(uses + count, np.int8)
@@ -118,8 +109,7 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
 
 @njit(cache=True, nogil=True)
 def _find(states, point, made, first, second, copy):
-    """Return the number of the state with these layouts and copy; add the state if it is new.
-    `point`: the instruction or use that the state belongs to."""
+    """Return the number of the state of `point` with these layouts and copy, perhaps a new one."""
     last, number = NO_STATE, states.first[point]
     while number != NO_STATE:
         known = states.layouts[number]
@@ -173,8 +163,7 @@ def _is_copied_before(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _compare_sides(program, state, op):
-    """Return the kind of copy (ALIKE ... SCATTERED) that a reshape or transpose makes. ALIKE if it
-    is a bitcast, which moves no data."""
+    """Return the kind of copy (ALIKE ... SCATTERED) of a reshape or transpose; ALIKE: a bitcast."""
     use = program.use_starts[op]
     if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2:
         return ALIKE
@@ -195,14 +184,9 @@ def _compare_sides(program, state, op):
 
 @njit(cache=True, nogil=True)
 def pack_given(rows, ranks, packed):
-    """Pack the layouts that configurations request into integers.
-
-    Args:
-        rows: (pairs, 3, 6) layouts of a codebook, minor to major. Slots with -1 are
-            skipped; dimensions that are not listed follow, the last one most minor.
-        ranks: (pairs, 3) int64, the tensors' ranks.
-        packed: (pairs, 3) int64, written; UNSET where nothing is requested or the rank is wrong.
-    """
+    """Pack requested layouts `rows` (pairs, 3, 6), minor to major, into `packed` (pairs, 3) int64;
+    UNSET where none is requested or the rank (`ranks`) is wrong. Slots with -1 are skipped;
+    unlisted dimensions follow, the last one most minor."""
     order = np.zeros(rows.shape[2], np.int64)
     for pair in range(len(rows)):
         for tensor in range(rows.shape[1]):
@@ -232,8 +216,8 @@ def _pack_one(row, rank, order):
 @dataclass(frozen=True)
 class Points:
     """For each state, its instruction or use, and the instructions that compute its tensors. A
-    state is the layouts and the copy of an instruction, or of a use (an operand as one instruction
-    reads it)."""
+    state is the layouts and the copy of an instruction, or of a use (an operand as one reads
+    it)."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
     # (states,) int64, the instruction; for a use, the instruction that reads
@@ -244,8 +228,7 @@ class Points:
 
 
 def find_points(instructions: Instructions, point: np.ndarray) -> Points:
-    """Return the Points of states that belong to `point` (states,). Instructions are numbered
-    first, then uses."""
+    """Return the Points of states of `point` (states,): instructions, then uses."""
     is_use = point >= instructions.number
     read = np.append(instructions.read, 0)  # so that index 0 exists
     use = np.where(is_use, point - instructions.number, 0)
@@ -266,8 +249,8 @@ def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
 def lay_out(
     layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute how tensors lie in memory, in log2 of elements. Returns the stride of each dimension
-    (states, 6), and the sizes from minor to major (states, 6); 0 past the rank."""
+    """Return log2 of each dimension's stride in elements (states, 6), and of the sizes from minor
+    to major (states, 6), 0 past the rank."""
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0
     logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there

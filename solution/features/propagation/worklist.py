@@ -48,12 +48,9 @@ MAX_STEPS = 64
 
 
 class State(NamedTuple):
-    """The layouts that constraints fix in one configuration, and the constraints that still wait.
-
-    The constraint on the result of instruction i has the number i, the constraint on use u (an
-    operand as one instruction reads it) has the number instructions + u. assign() overwrites all
-    arrays.
-    """
+    """The layouts that constraints fix in one configuration, and the constraints that wait. The
+    result of instruction i has the constraint i, use u the constraint instructions + u. assign()
+    overwrites all arrays."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
     uses: np.ndarray  # (uses,) int64, layouts in which operands are read; UNSET without one
@@ -71,9 +68,8 @@ class State(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def set_buffer(program, state, op, layout, mandatory, urgent):
-    """Constrain the result of instruction `op` to a layout, and let the constraint be propagated.
-    Nothing happens if the rank is below 2, or if the constraint is optional and contradicts an
-    earlier one."""
+    """Constrain the result of `op` and let this be propagated, unless its rank is below 2, or an
+    optional constraint contradicts an earlier one."""
     if program.rank[op] < 2:
         return
     mark, known = mandatory | urgent, state.buffers[op]
@@ -89,9 +85,8 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
-    """Constrain the layout in which a use reads its operand, and let the constraint be propagated.
-    A use is an operand as one instruction reads it. Nothing happens if the rank is below 2, or if
-    the constraint is optional and the use already has one."""
+    """Constrain the layout in which a use reads its operand and let this be propagated, unless its
+    rank is below 2, or the constraint is optional and the use has one."""
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
@@ -109,8 +104,8 @@ def _add(state, item):
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Assign the layout of every buffer and use, and write them into `state`. `given`:
-    (instructions,) the layout that each custom call requests; UNSET if it requests none."""
+    """Write the layout of every buffer and use into `state`; `given` (instructions,) is what custom
+    calls request, or UNSET."""
     reset(state)
     find_sources(program, given, state.source)
     _request_fixed(program, state)
@@ -138,8 +133,8 @@ def fill_unconstrained(program, given, state):
 
 @njit(cache=True, nogil=True)
 def find_sources(program, given, source):
-    """Write into `source` (uses,) the instruction whose result each use reads. This is the custom
-    call that requests a layout between producer and reader, else the producer."""
+    """Write into `source` (uses,) the instruction that each use reads: the custom call between
+    producer and reader that requests a layout, else the producer."""
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
@@ -191,16 +186,16 @@ def _request_of_backend(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _is_turned(program, given, op):
-    """Return True if a dot swaps its operands, and so writes its result transposed. It does if only
-    a transpose reads the result, and no custom call requests the result's layout."""
+    """Return True if a dot swaps its operands and writes its result transposed: only a transpose
+    reads the result, and no custom call requests its layout."""
     behind = program.behind[op]
     return program.turned[op] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
 @njit(cache=True, nogil=True)
 def _request_of_configuration(program, given, state):
-    """Add the layouts that the configuration requests as mandatory constraints. They constrain
-    custom calls if the backend has these, else the instructions and uses themselves."""
+    """Add the configuration's layouts as mandatory constraints, on custom calls if the backend has
+    these, else on instructions and uses."""
     if program.flags[2]:
         for op in program.order:
             if program.kind[op] == ASKS and given[op] != UNSET:
@@ -259,9 +254,8 @@ def _enqueue(state):
 
 @njit(cache=True, nogil=True)
 def _propagate_use(program, state, use):
-    """Propagate the layout of a use to the buffer that it reads, then through the reader. Depending
-    on its kind, the reader passes the layout on to its other operands and its result, to its result
-    only, or not at all."""
+    """Propagate the layout of a use to the buffer that it reads, then through the reader, by its
+    kind: to other operands and result, to the result only, or not at all."""
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[op]
     set_buffer(program, state, state.source[use], layout, 0, URGENT)
@@ -292,8 +286,7 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if no operand of a concatenation is longer than the operand of `use`, along the
-    dimension of the concatenation."""
+    """Return True if the operand is the longest of a concatenation along its dimension."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:
@@ -306,8 +299,7 @@ def _is_largest(program, use):
 
 @njit(cache=True, nogil=True)
 def _are_vectors(program, one, other):
-    """Return True if both results have exactly one dimension whose size is not 1. Then no layout is
-    propagated through a reshape from one to the other."""
+    """Return True if both results are vectors: no layout passes their reshape."""
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 
@@ -338,8 +330,7 @@ def only_ones_differ(program, one, other):
 
 @njit(cache=True, nogil=True)
 def _propagate_buffer(program, state, op):
-    """Propagate the layout of a result to the operands of its instruction, then to its readers.
-    Readers get an optional constraint, which does not replace one that they have."""
+    """Propagate a result's layout to its operands, then, optionally, to its readers."""
     layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]

@@ -35,8 +35,7 @@ from solution.features.tile.tiling import (
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops that move along one dimension of a tensor; without a loop, all of the dimension is
-    read."""
+    """The loops along one dimension of a tensor; without one, all of it is read."""
 
     loop: int | None = None
     window: int | None = None  # a second loop, over a dimension of a convolution's weights
@@ -58,8 +57,7 @@ class Walk:
     element_bytes: float
 
     def box(self, iterations: np.ndarray) -> np.ndarray:
-        """Return how many elements (configs, rank) the loops touch along each dimension.
-        `iterations`: (configs, NUM_LOOPS) the number of iterations of each loop."""
+        """Return elements (configs, rank) that `iterations` (configs, NUM_LOOPS) touch."""
         columns = [
             _reach(axis, size, iterations) for axis, size in zip(self.axes, self.sizes, strict=True)
         ]
@@ -75,10 +73,7 @@ class Walk:
         return found
 
     def inner_stride(self, loop: int) -> float:
-        """Return how many bytes the tensor's address advances in one iteration of a loop.
-
-        0 if the loop does not move along the tensor.
-        """
+        """Return the bytes between a loop's iterations; 0 if it does not move along."""
         moved = [
             stride * axis.step
             for axis, stride in zip(self.axes, self.strides, strict=True)
@@ -88,11 +83,8 @@ class Walk:
 
 
 def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
-    """Return the elements (configs,) touched along a dimension of this size.
-
-    min(size, (steps - 1) * step + window + halo), where steps and window are the iterations of the
-    axis's two loops; or all of the dimension if no loop moves along it.
-    """
+    """Return the elements (configs,) touched along a dimension: min(size, (steps - 1) * step +
+    window + halo) by the iterations of its loops, or all without loops."""
     once = np.ones(len(iterations))
     if axis.loop is None and axis.window is None:
         return once * size
@@ -102,8 +94,7 @@ def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
 
 
 def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the loops along each dimension of an operand (the node `producer`), given the loops
-    `axes` along the result of `node`."""
+    """Return the loops along each dimension of the operand `producer`, given those of `node`."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     ranks = tensor_ranks(graph)
     made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
@@ -117,8 +108,7 @@ def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
-    """Return the loops along the operand of a reshape. Its dimensions are matched with the result's
-    from both ends while sizes are equal. Dimensions in between get no loop."""
+    """Return the loops along a reshape's operand, matched by equal sizes from both ends."""
     kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
     wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
     found = [Axis()] * len(read)
@@ -163,9 +153,8 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a dot's operand: batch dimensions first, then a kept and a contracted one.
-    The last two dimensions may have either order. The one with the size of the result's dimension
-    is kept, the other one is contracted."""
+    """Return the axes of a dot's operand: batch first, then, in any order, a kept dimension (of the
+    result's size) and a contracted one."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -181,8 +170,7 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a convolution's operand. Only the largest convolution of a kernel has
-    loops; operands of smaller ones are read as a whole."""
+    """Return a convolution operand's axes; only a kernel's largest convolution has loops."""
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
     if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
@@ -193,8 +181,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Return the axes of a convolution's weights. Output features have the loop of the result, all
-    other dimensions have loops of the sum."""
+    """Return the axes of weights: the result's loop on output features, the sum's on others."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -203,8 +190,8 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Return the axes of a convolution's image. The batch has a loop of the result, the features
-    have a loop of the weights, and each spatial dimension has one of both."""
+    """Return an image's axes: the batch has the result's loop, features the weights', others
+    both."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -224,8 +211,7 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
 
 
 def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
-    """Return the node's features (140,), clipped to 0 ... rank - 1 so that they are valid
-    dimensions."""
+    """Return the node's features (140,), clipped to valid dimensions."""
     return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 
@@ -271,8 +257,8 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a slice's operand, with a halo as wide as the part that the slice drops.
-    Slices at several offsets read the neighbours of each element, as a stencil does."""
+    """Return the axes of a slice's operand with a halo of what it drops: slices at several offsets
+    read neighbours, as a stencil does."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     if rank != len(axes):
@@ -327,8 +313,7 @@ def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
 
 
 def _trace(graph: Graph, node: int, start: Axes) -> dict[int, Axes]:
-    """Return the axes of every node that `node` is computed from, dimensions in logical order. If
-    several paths reach a node, the first one counts."""
+    """Return the axes of nodes that `node` is computed from; the first path to a node counts."""
     found = {node: start}
     waiting = [node]
     operands = Neighbours.operands(graph.edges, graph.num_nodes)

@@ -40,8 +40,8 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a kernel that have several iterations. Each is a level, numbered from the
-    innermost: first the loops inside a tile, then the loops over tiles."""
+    """A kernel's loops of several iterations (levels) from the innermost: in a tile, then over
+    tiles."""
 
     configs: int
     # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once (whole tile)
@@ -52,8 +52,7 @@ class Nest:
 
 
 class Reached(NamedTuple):
-    """The box of one tensor for each level of a loop nest: (levels x configs, rank). A box is the
-    part of the tensor that is touched while the loop of a level runs once."""
+    """A tensor's part (box) touched in one run of each level's loop: (levels x configs, rank)."""
 
     walk: Walk
     box: np.ndarray  # elements along each dimension, for a whole tile
@@ -61,8 +60,7 @@ class Reached(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The number of cache blocks that one tensor's boxes touch: (levels x configs,). `whole` counts
-    the box of a whole tile, `mean` the box averaged over all tiles."""
+    """Cache blocks (levels x configs,) of a tensor's boxes: of a `whole` tile's, and their mean."""
 
     whole: np.ndarray
     mean: np.ndarray
@@ -79,8 +77,7 @@ class Misses(NamedTuple):
 
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
-    """Return the loop nest of a kernel whose innermost loop is `inner`; see _order for the others.
-    The loops over tiles are outside of all loops inside a tile."""
+    """Return a kernel's loop nest with the innermost loop `inner`; loops over tiles are outside."""
     active = [loop for loop in _order(tiling, inner) if tiling.extents[loop] > 1]
     around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
     configs, counts = len(tiling.tiles), tiling.counts
@@ -107,32 +104,28 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
-    """Return, for each tensor of `walks`, the box that each level of the loop nest touches. A level
-    is a loop with all loops inside it. Its box is the part of the tensor touched in one run."""
+    """Return the box of each tensor of `walks` that each level (a loop with inner ones) touches."""
     # All levels in one array operation, because the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
 
 
 def count_blocks_of(reached: Reached, block: int) -> Blocks:
-    """Count the blocks of `block` bytes in the box that each level of the loop nest touches. A box
-    is the part of one tensor that is touched while the loop of a level runs once."""
+    """Count blocks of `block` bytes in each level's box of a tensor."""
     walk, box, mean_box = reached
     aligned = _align(walk, box, block)
     return Blocks(*(_count_aligned(walk, part, aligned, block) for part in (box, mean_box)))
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks of `block` bytes that a box, a part of a tensor, touches: (configs,). The
-    count is the mean over all boxes if the tensor is cut into boxes of this size. `box`: (configs,
-    rank) the elements of a box along each dimension."""
+    """Count blocks (configs,) of `block` bytes that a tensor's `box` (configs, rank) touches; the
+    mean over all boxes of this size."""
     return _count_aligned(walk, box, _align(walk, box, block), block)
 
 
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Return the alignment (bytes) of box starts per dimension, at most one block: (configs, rank).
-    A box of 16 float32 numbers, for instance, starts where a cache line does. If the stride of a
-    dimension is a block or more, the alignment is not needed, and is set to a block."""
+    """Return the alignment (configs, rank), bytes, of box starts, at most a block: 16 float32 start
+    where a line does. Strides of a block or more need none, and get a block."""
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
         if stride < block:
@@ -143,14 +136,9 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks (configs,) that boxes (configs, rank) touch, given how their starts align.
-
-    The count is a product over dimensions. A factor is `steps`, the elements of the box, or, if the
-    stride is shorter than a block, max(1, 1 + (steps * stride - max(aligned, stride)) / block).
-
-    Args:
-        aligned: (configs, rank) bytes; each box starts at a multiple of them.
-    """
+    """Count blocks (configs,) of boxes (configs, rank) that start at multiples of `aligned` bytes
+    (configs, rank): a product over dimensions of `steps` or, if the stride is below a block, max(1,
+    1 + (steps * stride - max(aligned, stride)) / block)."""
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -164,12 +152,8 @@ def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int)
 def count_misses(
     reached: Sequence[Reached], blocks: Sequence[Blocks], nest: Nest, cache: Cache
 ) -> Misses:
-    """Return the blocks (configs,) that the whole nest loads into the cache, at least 1.
-
-    Args:
-        reached: for each tensor, the part that each level of the nest touches.
-        blocks: for each tensor, the number of the cache's blocks in these parts.
-    """
+    """Return the blocks (configs,) that the nest loads into the cache, at least 1, from what each
+    level touches of each tensor (`reached`), and the number of `blocks` in it."""
     configs = nest.configs
     if not len(nest.levels) or not reached:
         return Misses(np.ones(configs), np.ones(configs))
@@ -191,9 +175,7 @@ def count_misses(
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return the blocks (configs,) of cache that boxes (parts of a tensor) take up. This is more
-    than they touch if their stride leaves some sets of the cache unused. `blocks`: (configs,) the
-    blocks that the boxes touch."""
+    """Return cache blocks (configs,) taken up: over `blocks` if strides leave sets unused."""
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]

@@ -19,18 +19,14 @@ from solution.features.preparation import keep_nodes
 
 
 def inline_fusions(graph: Graph) -> Graph:
-    """Replace each fusion by the root of its computation, and parameters by operands.
-
-    A parameter matches the operand with the same type, shape and layout; among equal operands the
-    order of numbers decides. Nodes keep their order. A fusion without an edge to a computation
-    stays. If there is nothing to inline, the same graph is returned.
-    """
+    """Replace each fusion by its computation's root, and parameters by operands of equal type,
+    shape and layout, in the order of numbers. Fusions without computation stay; without any other,
+    the same graph is returned."""
     return _inlined(graph) or graph
 
 
 def _inline(graph: Graph) -> Graph | None:
-    """Return the graph with inlined fusions, or None if there is nothing to inline. Do not return
-    the same graph then, because a graph must not cache a reference to itself."""
+    """Return the graph with inlined fusions; None if there are none."""
     fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
     if not fusions:
         return None

@@ -67,8 +67,8 @@ TOKEN_FEATURES = 9
 
 
 def innermost_loop(graph: Graph) -> int:
-    """Return the loop that a C compiler puts innermost: the output's minor loop, or the sum's. The
-    sum's loop is innermost if all operands are contiguous along it, as in A times B transposed."""
+    """Return the loop that a C compiler puts innermost: the sum's if all operands are contiguous
+    along it (A times B transposed), else the output's minor one."""
     summed = [walk for walk in find_walks(graph)[1:] if walk.follows()[REDUCTION]]
     if summed and all(walk.axes[-1].loop == REDUCTION for walk in summed):
         return REDUCTION
@@ -172,14 +172,12 @@ def _passes(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray | float]:
 
 
 def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Describe how every configuration tiles every loop.
+    """Return how configurations tile loops: tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of
+    about unit size, and a mask (NUM_LOOPS,) of loops with several iterations.
 
-    Returns:
-        tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size; and a mask
-        (NUM_LOOPS,) float32: 1 for loops with several iterations. A token has logarithms (length of
-        the loop, length of the tile, number of tiles, surplus of an uneven last tile, tail of a
-        vector of 16), the distance from the contiguous dimension, and three flags: the loop is of
-        the output, of a sum, of a convolution's weights.
+    A token has logarithms (length, tile's length, tiles, surplus of the last tile, tail of a vector
+    of 16), the distance from the contiguous dimension, and flags: loop of the output, of a sum, of
+    a convolution's weights.
     """
     tiling = find_tiling(graph)
     tile, count = tiling.tiles, tiling.counts

@@ -15,13 +15,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph, PerGraph
 from solution.domain.neighbours import find_depths
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
-from solution.features.operations import (
-    NONE,
-    find_operands,
-    num_elements,
-    tensor_ranks,
-    terms_of_dots,
-)
+from solution.features import operations
 
 # Loops: dimensions of the tiled tensor, major to minor; a sum; dimensions of convolution weights.
 REDUCTION = MAX_RANK
@@ -68,16 +62,18 @@ def _find_tiling(graph: Graph) -> Tiling:
     # a loop of a sum without a bound is not divided
     whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)
     tiles = np.clip(np.where(whole, extents, given), 1, extents)
-    return Tiling(node, max(1, int(tensor_ranks(graph)[node])), in_registers, extents, tiles)
+    return Tiling(
+        node, max(1, int(operations.tensor_ranks(graph)[node])), in_registers, extents, tiles
+    )
 
 
 find_tiling = PerGraph(_find_tiling)
 
 
 def output_node(graph: Graph) -> int:
-    """Return the node whose tensor the kernel writes. It is the largest tensor without a reader in
-    the kernel; for a tuple, its largest element; if every tensor is read, the largest of all."""
-    ranks, elements = tensor_ranks(graph), num_elements(graph)
+    """Return the node that the kernel writes: the largest tensor without reader, of a tuple its
+    largest element; if all are read, the largest."""
+    ranks, elements = operations.tensor_ranks(graph), operations.num_elements(graph)
     consumed = np.zeros(graph.num_nodes, bool)
     consumed[graph.edges[:, 1]] = True
     last = ~consumed
@@ -100,7 +96,7 @@ def physical_sizes(graph: Graph, node: int) -> np.ndarray:
 
 def physical_order(graph: Graph, node: int) -> np.ndarray:
     """Return a node's dimensions (rank,) from major to minor."""
-    rank = int(tensor_ranks(graph)[node])
+    rank = int(operations.tensor_ranks(graph)[node])
     layout = graph.node_features[node, vocabulary.NODE_LAYOUT][:rank].astype(np.int64)
     if sorted(layout) != list(range(rank)):
         return np.arange(rank)
@@ -108,17 +104,13 @@ def physical_order(graph: Graph, node: int) -> np.ndarray:
 
 
 def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
-    """Return the tiled node, and whether the bounds, up to `largest` (6,), count register tiles.
-
-    A node whose register tiles equal the largest bounds is best, then a node that has at least as
-    many. Among several such nodes the output comes first, then larger tensors, then tensors further
-    from the inputs. If there is none, the bounds count elements of the output: bounds of a CPU are
-    too large to count register tiles.
-    """
-    output, ranks = output_node(graph), tensor_ranks(graph)
+    """Return the tiled node, and whether bounds up to `largest` (6,) count register tiles: of a
+    node whose register tiles equal them or, next best, are as many; of several, the output, the
+    larger, the further from inputs. Else they are the output's elements (a CPU's bounds)."""
+    output, ranks = output_node(graph), operations.tensor_ranks(graph)
     used = int(np.count_nonzero(largest))
     fits = np.flatnonzero((ranks == used) & (used > 0))
-    elements = num_elements(graph)
+    elements = operations.num_elements(graph)
     ordered = [output] * bool(ranks[output] == used > 0)
     depths = find_depths(graph.edges, graph.num_nodes)
     ordered += fits[np.lexsort((-fits, -depths[fits], -elements[fits]))].tolist()
@@ -136,10 +128,9 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:
-    """Return the elements (6,) of a register tile, from the major to the minor dimension. A tensor
-    of one dimension fills both sublanes and lanes."""
+    """Return the elements (6,) of a register tile, major to minor; a vector fills all."""
     shape = np.ones(MAX_RANK)
-    rank = int(tensor_ranks(graph)[node])
+    rank = int(operations.tensor_ranks(graph)[node])
     one_hot = graph.node_features[node, vocabulary.ELEMENT_TYPE]
     width = np.clip(one_hot @ vocabulary.ELEMENT_BYTES, 1, 4)
     sublanes = 4 * SUBLANES // width
@@ -152,11 +143,11 @@ def _register_shape(graph: Graph, node: int) -> np.ndarray:
 
 def _reduction_length(graph: Graph) -> float:
     """Return the number of terms in the longest sum of a dot or reduce."""
-    elements = num_elements(graph)
+    elements = operations.num_elements(graph)
     read = np.ones(graph.num_nodes)
     np.maximum.at(read, graph.edges[:, 0], elements[graph.edges[:, 1]])
     is_reduce = graph.node_opcodes == OPCODE_IDS["reduce"]
-    length = np.where(is_reduce, read / elements, terms_of_dots(graph))
+    length = np.where(is_reduce, read / elements, operations.terms_of_dots(graph))
     return max(1.0, float(np.round(length).max()))
 
 
@@ -172,12 +163,12 @@ class Convolved:
 
 def _find_convolved(graph: Graph) -> Convolved | None:
     """Return the largest convolution; None if there is none whose weights are known."""
-    weights_of = find_operands(graph).kernel
+    weights_of = operations.find_operands(graph).kernel
     is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
-    nodes = np.flatnonzero(is_convolution & (weights_of != NONE))
+    nodes = np.flatnonzero(is_convolution & (weights_of != operations.NONE))
     if len(nodes) == 0:
         return None
-    node = int(nodes[np.argmax(num_elements(graph)[weights_of[nodes]])])
+    node = int(nodes[np.argmax(operations.num_elements(graph)[weights_of[nodes]])])
     weights = int(weights_of[node])
     feature = int(graph.node_features[node, vocabulary.CONVOLUTION_KERNEL_OUTPUT])
     positions = np.flatnonzero(physical_order(graph, weights) == feature)

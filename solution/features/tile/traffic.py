@@ -96,13 +96,8 @@ FEATURES = _OF_ALL + tuple(
 
 
 def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the estimated cycles (configs,) of one iteration, a mean over all iterations.
-
-    work per iteration + (START * starts + sum over caches of MISS * misses) / iterations
-
-    Args:
-        misses: by the name of each cache, the blocks (configs,) that it loads.
-    """
+    """Return cycles (configs,) of a mean iteration: work + (START * starts + sum over caches of
+    MISS * misses) / iterations."""
     tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))
     if is_unit(graph):

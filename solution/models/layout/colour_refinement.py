@@ -37,9 +37,8 @@ FOR_OPERANDS, FOR_CONSUMERS = FACTORS
 
 @dataclass(frozen=True)
 class Colours:
-    """The distinct colours of all nodes after some rounds of message passing. A node has the same
-    colour in two configurations if its value is the same in both. Each colour belongs to one node,
-    and the colours of a node have consecutive numbers."""
+    """The distinct values of all nodes after some rounds: a node has one colour in two
+    configurations if its value is the same. Colours of a node have consecutive numbers."""
 
     # (nodes, configs) int32: the node's colour in each configuration; equal colours, equal values
     numbers: np.ndarray
@@ -49,8 +48,7 @@ class Colours:
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join the Colours of consecutive ranges of nodes into the Colours of all these nodes.
-        Nodes and colours of each part are numbered after the part before."""
+        """Join Colours of consecutive ranges of nodes, renumbered."""
         if len(parts) == 1:
             return parts[0]
         firsts = offsets([len(part.nodes) for part in parts])
@@ -64,8 +62,8 @@ class Colours:
         )
 
     def at(self, others: "Colours") -> np.ndarray:
-        """Return, for each colour of `others`, this object's colour of the same node and
-        configuration. Shape: (colours of `others`,) int32."""
+        """Return this object's colours (colours of `others`,) int32 at each one's node and
+        config."""
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
@@ -79,9 +77,8 @@ class Colours:
 
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """Return Colours with one colour for each distinct label. Unlike number_colours, it does not
-    sort the labels. `labels`: (nodes, configs) integers from 0 to count - 1; no label occurs at two
-    nodes."""
+    """Return Colours, one for each label (nodes, configs) 0 to count - 1 that occurs, without
+    sorting; no label occurs at two nodes."""
     flat = labels.ravel()
     first = np.full(count, len(flat))
     # Index of each label's first occurrence: written in reverse order, so the first one stays.
@@ -93,9 +90,8 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 
 def number_colours(labels: np.ndarray) -> Colours:
-    """Return Colours (distinct values of nodes): equal labels of one node are one colour. `labels`:
-    (nodes, configs) uint64 hashes. Their uppermost ceil(log2(configs)) bits are ignored, because
-    the index of a configuration is stored beside each hash."""
+    """Return Colours: equal hashes of one node are one. The uppermost ceil(log2(configs)) bits of
+    `labels` (nodes, configs) uint64 make room for the configuration's index."""
     num_nodes, num_configs = labels.shape
     # pack label and configuration index into one number: sorting is 20 times as fast as argsort
     bits = np.uint64((num_configs - 1).bit_length())
@@ -114,9 +110,8 @@ def number_colours(labels: np.ndarray) -> Colours:
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
-    """Return the colours (distinct node values) after one more round of message passing. Two
-    configurations give a node the same new colour if the node, its operands and its consumers have
-    the same colours in both (up to collisions of 64-bit hashes)."""
+    """Return the colours after another round: one for a node in two configurations if it, its
+    operands and its consumers have equal colours (up to 64-bit collisions)."""
     mixed = mix(colours.numbers.astype(np.uint64))
     num_nodes, num_configs = mixed.shape
     step = max(1, BLOCK // num_configs)
@@ -130,16 +125,14 @@ def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Col
 
 
 def mix_neighbours(keys: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
-    """Hash each node's keys (nodes, k) uint64 together with the keys of its operands and consumers.
-    Returns hashes (nodes, k); column j depends on column j of `keys` only."""
+    """Hash keys (nodes, k) uint64, by column, with those of operands and consumers: (nodes, k)."""
     return _add_neighbours(mix(keys), slice(0, len(keys)), operands, consumers)
 
 
 def _add_neighbours(
     mixed: np.ndarray, part: slice, operands: Neighbours, consumers: Neighbours
 ) -> np.ndarray:
-    """Return hashes of the nodes in `part` and their neighbours, given hashes `mixed` (nodes, k)
-    uint64 of all nodes."""
+    """Return hashes of the nodes in `part` and their neighbours; `mixed` (nodes, k) of all."""
     # mixed(node) + FOR_OPERANDS * sum of mixed(operands) + FOR_CONSUMERS * sum of mixed(consumers)
     labels = sum_entries(*operands.cut(part), mixed) * FOR_OPERANDS
     labels += sum_entries(*consumers.cut(part), mixed) * FOR_CONSUMERS
@@ -150,9 +143,7 @@ def _add_neighbours(
 def aggregate(
     before: Colours, after: Colours, operands: Neighbours, consumers: Neighbours
 ) -> SparseRows:
-    """Return the matrix (colours after, 3 x colours before) that sums messages in one round. A
-    colour is one of the distinct values of a node; `before` and `after` are the colours before and
-    after a round of message passing. See add_messages for the factors in a row."""
+    """Return the matrix (colours after, 3 x colours before) that sums a round's messages."""
 
     def number(row: np.ndarray, node: np.ndarray) -> np.ndarray:
         return before.numbers[node, after.configs[row]]
@@ -167,17 +158,11 @@ def add_messages(
     operands: Neighbours,
     consumers: Neighbours,
 ) -> SparseRows:
-    """Return the matrix (rows, 3 x senders) that sums the messages which each of `nodes` (rows,)
-    receives.
+    """Return the matrix (rows, 3 x senders) that sums the messages which `nodes` (rows,) receive:
+    the node's own, the mean of its operands' to consumers, and of its consumers' to operands. A
+    sender s has the columns 3 s (itself), 3 s + 1 (consumers), 3 s + 2 (operands).
 
-    A sender s has three messages: column 3 s is its message to itself, column 3 s + 1 to its
-    consumers, column 3 s + 2 to its operands. A row adds up the node's message to itself, the mean
-    of its operands' messages to consumers, and the mean of its consumers' messages to operands.
-
-    Args:
-        number: function of rows (n,) and nodes (n,). It returns the sender (n,) whose messages are
-            the messages of that node in that row.
-        senders: number of senders.
+    `number` maps rows (n,) and nodes (n,) to the senders (n,) of those nodes in those rows.
     """
     every = np.arange(len(nodes))
     found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
@@ -196,8 +181,7 @@ def add_messages(
 
 @dataclass(frozen=True)
 class Structure:
-    """The parts of one graph that colour refinement and sums over nodes read: edges, layouts,
-    weights."""
+    """What colour refinement and sums over nodes read of a graph: edges, layouts, weights."""
 
     operands: Neighbours
     consumers: Neighbours
@@ -219,24 +203,21 @@ class Structure:
 
 
 class Marks(NamedTuple):
-    """Features of layout constraints, for the colours (distinct node values) whose tensor has any.
-    Most colours have none."""
+    """Features of layout constraints, for the few colours whose tensor has any."""
 
     colours: np.ndarray  # (marked,) int64, ascending: the colours with constraints
     # (marked, extras) float32: features of the constraints, for each entry of `colours`
     values: np.ndarray
 
     def expand(self, count: int) -> np.ndarray:
-        """Return features (count, extras) of constraints for all colours (distinct node values).
-        They are 0 for colours without constraints. `count` is the number of colours."""
+        """Return features (count, extras) of constraints for all `count` colours, else 0."""
         every = np.zeros((count, self.values.shape[1]), np.float32)
         every[self.colours] = self.values
         return every
 
 
 class Round(NamedTuple):
-    """One round of message passing between colours (distinct node values): which messages each
-    colour after the round sums, and which colour it continues."""
+    """One round between colours: the messages each new colour sums, and the colour it continues."""
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
     aggregation: SparseRows
@@ -247,13 +228,9 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class ColourPlan:
-    """All index arrays that a net needs to compute a batch of graphs, from first colours to the
-    last ones.
-
-    A colour is one of the distinct values that a node has over configurations. "Colours 0" are the
-    colours before the first round of message passing. Nodes are numbered consecutively over the
-    graphs of the batch, and so are (node, layout) pairs.
-    """
+    """All index arrays that a net needs to compute a batch of graphs. A colour is a distinct value
+    of a node over configurations; "colours 0" are those before the first round. Nodes and (node,
+    layout) pairs are numbered through all graphs."""
 
     nodes: np.ndarray  # (colours 0,) int64: the node that each colour belongs to
     configured: np.ndarray  # (configured,) int64: the colours 0 of configurable nodes
@@ -263,8 +240,8 @@ class ColourPlan:
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the plan for a batch of graphs. `configs`: (configs, graphs); column g has the rows of
-    graph g's codebook codes to score. `rounds`: number of rounds of message passing."""
+    """Return the plan for a batch; column g of `configs` (configs, graphs) has rows of graph g's
+    codebook codes."""
     colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
     described, tensor_of = _describe_constraints(graphs, configs)
@@ -283,9 +260,8 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
-    """Return the colours (distinct node values) before the first round, and the pair of each
-    colour. The pair is the number of a (node, layout) pair. It is negative for the one colour of a
-    node without layouts."""
+    """Return the colours before the first round, and each one's (node, layout) pair; negative for
+    the only colour of a node without layouts."""
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     total = sum(sizes)
@@ -300,9 +276,8 @@ def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Col
 def _describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return features (1 + tensors, configs, extras) uint8 of the layout constraints on each
-    tensor, and the array (nodes,) with the index of each node's tensor in the features' first axis.
-    Index 0 stands for all nodes without constraints, which are most nodes; its features are 0."""
+    """Return features (1 + tensors, configs, extras) uint8 of constraints on tensors, and each
+    node's tensor (nodes,); tensor 0, of nodes without constraints, has features 0."""
     tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(CONFLICTS)), np.uint8)]
     first = 0
@@ -315,11 +290,8 @@ def _describe_constraints(
 
 
 def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the nonzero weights of the sums over nodes, as three arrays (n,): node, row, weight.
-
-    Each graph has NUM_SHARES weighted sums; row = graph * NUM_SHARES + index of the sum. Entries
-    are in ascending order of rows.
-    """
+    """Return the nonzero weights of sums over nodes: node, row, weight (n,), sorted by row = graph
+    * NUM_SHARES + index of the sum."""
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     node, share = np.nonzero(shares)
@@ -331,16 +303,11 @@ def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np
 def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Return the matrix of weighted sums over the nodes of each graph, for each configuration.
 
-    Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours), where colours are the distinct node
-    values. A node is called steady if it has its most frequent colour in at least half of the
-    configurations. The rows are, in order:
-
-    1. The sums over steady nodes, each with its most frequent colour.
-    2. For each configuration, a correction of part 1: for each steady node that has another colour
-       in this configuration, minus its most frequent colour plus this colour.
-    3. For each configuration, the sums over the nodes that are not steady.
-
-    The sums of a configuration are part 1 plus the rows of that configuration in parts 2 and 3.
+    Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours). A node is steady if it has its most
+    frequent colour in at least half of the configurations. The rows are the sums over steady nodes
+    with these colours; then, for each configuration, corrections for steady nodes with another
+    colour; then, for each configuration, the sums over other nodes. A configuration's sums add its
+    rows of all three.
     """
     node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()

@@ -54,14 +54,8 @@ FAST: dict[str, Any] = {
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the same plan as colour_refinement.plan_colours, but with colours in another order.
-
-    A colour is one of the distinct values that a node has over configurations.
-
-    Args:
-        configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
-        rounds: number of rounds of message passing.
-    """
+    """Return the same plan as colour_refinement.plan_colours, with colours (distinct values of
+    nodes) in another order."""
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     edges = (operands.starts, operands.nodes, consumers.starts, consumers.nodes)
@@ -81,9 +75,8 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
-    """Return two index arrays of the configurable nodes. The first (nodes,) has each node's index
-    among the configurable nodes, or NOTHING. The second (configurable + 1,) has the first (node,
-    layout) pair of each configurable node, and then the number of pairs."""
+    """Return the index (nodes,) among configurable nodes, or NOTHING; and the first (node, layout)
+    pair of each of these, then the number of pairs (configurable + 1,)."""
     sizes = [graph.num_nodes for graph in graphs]
     configurable = _join([graph.configurable for graph in graphs], sizes)
     positions = np.full(sum(sizes), NOTHING)
@@ -94,8 +87,7 @@ def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
-    """Return the layout constraints of all graphs: the last six arguments of _mark, in order. The
-    first (nodes,) is the index of each node's constrained tensor, or NOTHING."""
+    """Return the layout constraints of all graphs: the last six arguments of _mark."""
     constraints, sizes = (
         [graph.constraints for graph in graphs],
         [graph.num_nodes for graph in graphs],
@@ -119,16 +111,14 @@ def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
 
 
 def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
-    """Concatenate index arrays of several graphs, each shifted by the summed `sizes` of the graphs
-    before."""
+    """Concatenate index arrays of graphs, each shifted by the summed `sizes` before it."""
     return np.concatenate([part + first for part, first in zip(parts, offsets(sizes), strict=True)])
 
 
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
-    """Return the colours (distinct node values) before the first round: numbers, nodes, pairs.
-    `numbers` (nodes, configs) is the colour of a node in a configuration; `nodes` and `pairs`
-    (colours,) are each colour's node and (node, layout) pair, NOTHING for nodes without layouts."""
+    """Return colours (distinct node values) before the first round: numbers (nodes, configs), and
+    each colour's node and (node, layout) pair, or NOTHING (colours,)."""
     num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]
@@ -202,13 +192,9 @@ def _mix(value):
 
 @njit(cache=True, nogil=True)
 def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
-    """Return the colours (distinct node values) after one more round of message passing: the three
-    arrays of a Colours.
-
-    They are the number (nodes, configs) of each node's colour in each configuration, and a node and
-    a configuration (colours,) of each colour. Colours are looked up in a hash table, reset for each
-    node.
-    """
+    """Return the arrays of Colours (distinct node values) after another round: colour numbers
+    (nodes, configs), and a node and a configuration (colours,) of each colour. A hash table, reset
+    for each node, looks colours up."""
     # mix(colour) + FOR_OPERANDS * sum of mix(operands) + FOR_CONSUMERS * sum of mix(consumers)
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)
@@ -249,13 +235,8 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
-    """Return the matrix that sums messages in a round, as CSR arrays: starts, columns, values. It
-    is that of solution.models.layout.colour_refinement.aggregate.
-
-    Args:
-        before: (nodes, configs) colour (distinct node value) before the round.
-        nodes, configs: (colours after,) a node and a configuration of each colour after the round.
-    """
+    """Return colour_refinement.aggregate's matrix as CSR arrays: starts, columns, values. `before`:
+    colours (nodes, configs) before; `nodes`, `configs`: (colours after,) one of each colour."""
     # Messages of colour c: columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to operands).
     # A row has 1 for the node itself, 1 / operands for an operand, 1 / consumers for a consumer.
     starts = np.zeros(len(nodes) + 1, np.int32)
@@ -281,8 +262,7 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
 
 
 class CompiledRound:
-    """One round of the layout net's message passing on a CPU: the sums, the norm and the GELU.
-    ColourBlock in solution.models.layout.layout_gnn multiplies by the weights first."""
+    """A round of the layout net on a CPU: sums, norm, GELU (weights: layout_gnn.ColourBlock)."""
 
     def __init__(self, links: Round) -> None:
         self.links = links
@@ -292,11 +272,8 @@ class CompiledRound:
         """Do nothing: the backward pass needs nothing that could be computed in advance."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return the new value of each colour (distinct node value) after the round, in float32.
-
-        Arguments and result are as in solution.models.layout.layout_gnn.Receiving.receive. Raises
-        ValueError if shapes do not fit the round, because compiled code would read out of bounds.
-        """
+        """Return the colours' values after the round, float32, as Receiving.receive does. Raises
+        ValueError if shapes do not fit, because compiled code would read out of bounds."""
         half, senders = messages.shape[1], self.links.aggregation.num_columns
         given = [tuple(tensor.shape) for tensor in (messages, kept, extra, norm.weight)]
         expected = [(senders, half), (senders // 3, 2 * half), (len(self.known), half), (half,)]
@@ -333,8 +310,7 @@ def _list_entries(links: Round) -> tuple[np.ndarray, ...]:
 
 @njit(**FAST)
 def _erf(x):
-    """Return erf(x) with an error below 4e-7: a quotient of polynomials, which can be vectorised.
-    Source: the coefficients of Eigen's `erf` for float32 (MPL 2)."""
+    """Return erf(x) with an error below 4e-7. Source: Eigen's coefficients for float32 (MPL 2)."""
     x = min(max(x, -MOST_ERF), MOST_ERF)
     square = x * x
     above = FLOAT(-2.72614225801306e-10)
@@ -370,12 +346,9 @@ def _density(x):
 def _receive(
     messages, kept, extra, weight, bias, epsilon, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Compute one round of message passing: the new node values (colours after, 2 x half).
-
-    A colour is one of the distinct values of a node. Also return what the gradient needs: the
-    normalised sums of messages (colours after, half) before they are multiplied by `weight`, and 1
-    / the sums' standard deviation (colours after,).
-    """
+    """Compute one round: node values (colours after, 2 x half), and for the gradient the sums of
+    messages, normalised but not yet weighted (colours after, half), and their 1 / deviation
+    (colours after,)."""
     # s = sum of factor * message, plus extra;  n = (s - mean(s)) / sqrt(variance(s) + epsilon)
     # u = n * weight + bias;  result = kept + [GELU(u), GELU(-u)]
     count, half = len(parents), messages.shape[1]
@@ -416,9 +389,8 @@ def _receive(
 def _hand_back(
     gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Return the gradients of _receive's arguments messages, kept, extra, weight and bias, in
-    order. `gradient` (colours after, 2 x half) is the gradient of the values that _receive
-    returned."""
+    """Return gradients of _receive's messages, kept, extra, weight and bias, given the gradient
+    (colours after, 2 x half) of its values."""
     # With n, s and u as in _receive, and the gradient g = [g1, g2] of the values that it returned:
     # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
     # ds = (dn - mean(dn) - n mean(dn n)) / deviation of s;  dmessage = sum of factor * ds

@@ -29,13 +29,7 @@ import numpy as np
 from solution.domain.codebook import Codebook, share_of_pairs
 from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours
-from solution.features.layout.tensors import (
-    FEATURES,
-    Ordered,
-    describe_layouts,
-    find_constraints,
-    find_ordered,
-)
+from solution.features.layout import tensors
 from solution.features.nodes import Scaler, numeric_features
 from solution.features.operations import configurable_shares, tensor_shares
 from solution.features.preparation import PRUNINGS
@@ -57,13 +51,12 @@ from solution.models.nets.forward import (
 )
 
 # two features besides FEATURES: share of configurations with the layout, and its logarithm
-NUM_PAIR_FEATURES = len(FEATURES) + 2
+NUM_PAIR_FEATURES = len(tensors.FEATURES) + 2
 
 
 @dataclass(frozen=True)
 class LayoutArrays:
-    """The layout net's inputs for one graph: its nodes after pruning, and its distinct
-    configurations."""
+    """The layout net's inputs for a graph: nodes after pruning, distinct configurations."""
 
     opcodes: np.ndarray  # (nodes,) int64: opcode number of each node
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -73,19 +66,14 @@ class LayoutArrays:
     # (distinct configs,) bool: the reference list, which sets means, deviations and frequencies
     listed: np.ndarray
     structure: Structure
-    ordered: Ordered  # constraints on tensors whose layout several configurable nodes constrain
+    ordered: (
+        tensors.Ordered
+    )  # constraints on tensors whose layout several configurable nodes constrain
 
 
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
-    """Return the layout net's inputs for a graph.
-
-    Nodes and edges are those of the pruned graph. Features of layouts are computed on `graph`,
-    which still has all its nodes.
-
-    Args:
-        pruning: a name in solution.features.preparation.PRUNINGS.
-        hops: the pruning keeps nodes at most this many edges from a configurable node.
-    """
+    """Return the layout net's inputs: nodes and edges pruned by `pruning` (a name in PRUNINGS) and
+    `hops`; features of layouts are those of the whole graph."""
     pairs = graph.layouts
     pruned = PRUNINGS[pruning](graph, hops)
     consumer, producer = pruned.edges.T
@@ -104,25 +92,19 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
             consumers=Neighbours.consumers(pruned.edges, pruned.num_nodes),
             configurable=pruned.configurable,
             shares=shares,
-            constraints=find_constraints(pruned),
+            constraints=tensors.find_constraints(pruned),
             codebook=pairs,
         ),
-        ordered=find_ordered(pruned),
+        ordered=tensors.find_ordered(pruned),
     )
 
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
-    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs.
-
-    The last two columns are the share of configurations that use the pair, and its logarithm. The
-    share is at least 1 / number of configurations in the reference list.
-
-    Args:
-        share: (pairs,) the share of the graph's reference list that uses each pair.
-    """
+    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two are
+    the `share` (pairs,) of the reference list that uses the pair (at least one's) and its log."""
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
     least = np.maximum(share, 1 / count)
-    described = describe_layouts(graph, pairs)
+    described = tensors.describe_layouts(graph, pairs)
     return np.column_stack([described, least, np.log(least)]).astype(np.float32)
 
 
@@ -133,9 +115,7 @@ Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 
 def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value, Value]:
-    """Return the vectors of the nodes, and their products with the first weights of the pair MLP.
-    Shapes (nodes, width) each. Both do not depend on layouts, so they are computed once for a
-    graph."""
+    """Return vectors of nodes and their products with the pair MLP's weights: (nodes, width)."""
     nodes = embed_nodes(layers, opcodes, numeric)
     return nodes, layers.linear(nodes, "pair.node")
 
@@ -143,14 +123,8 @@ def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value,
 def configure(
     layers: Layers[Value], nodes: Value, first: Value, node: Value, tokens: Value, features: Value
 ) -> Value:
-    """Return the vectors (pairs, width) of (node, layout) pairs.
-
-    Args:
-        nodes, first: the results of `embed`, (nodes, width) each.
-        node: (pairs,) the node of each pair.
-        tokens: (pairs, 18) the layout of each pair.
-        features: (pairs, NUM_PAIR_FEATURES), not yet standardised.
-    """
+    """Return vectors (pairs, width) of (node, layout) pairs from `embed`'s `nodes` and `first`,
+    each pair's `node` (pairs,), layout `tokens` (pairs, 18), and features, not yet standardised."""
     named = layers.flatten(layers.gather(layers.weight("token.weight"), tokens))
     layouts = layers.linear(
         layers.join(named, layers.scale(features, "pair_features")), "pair.layout"
@@ -161,18 +135,9 @@ def configure(
 
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
-    """Return the messages of a round of message passing, and the values that the round keeps.
-
-    Shapes (3 x colours before, half) and (colours before, outputs), where colours are the distinct
-    node values. Each colour has three messages, in adjacent rows: to itself, to its consumers, to
-    its operands. The first message includes the bias of the round, because each colour sums exactly
-    one message to itself. The kept values are x, multiplied by a matrix if their width changes; a
-    round adds its result to them.
-
-    Args:
-        x: (colours before, width) the values before the round.
-        number: index of the round.
-    """
+    """Return a round's messages (3 x colours before, half), and the values (colours before,
+    outputs) that it adds to: x (colours before, width), times a matrix if the width changes. A
+    colour's adjacent messages go to itself (with the round's bias), its consumers, its operands."""
     name = f"blocks.{number}"
     half = len(layers.weights[f"{name}.norm.weight"])
     messages = layers.split_rows(layers.linear(x, f"{name}.weights"), half)
@@ -183,14 +148,9 @@ def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
 def receive(
     layers: Layers[Value], sums: Value, marked: Value, marks: Value, kept: Value, number: int
 ) -> Value:
-    """Return the distinct node values (colours after, outputs) after a round of message passing.
-
-    Args:
-        sums: (colours after, half) the sum of the messages to each colour; may be overwritten.
-        marked, marks: the colours with layout constraints, and features of these constraints.
-        kept: (colours after, outputs) the second result of `send`, of each colour's predecessor.
-        number: index of the round.
-    """
+    """Return the distinct node values (colours after, outputs) after a round from `sums` of
+    messages (colours after, half), which may be overwritten, features `marks` of the colours
+    `marked` with constraints, and the values `kept` (see `send`) of each colour's predecessor."""
     name = f"blocks.{number}"
     sums = layers.add_rows(sums, marked, layers.linear(marks, f"{name}.extra"))
     update = layers.scale_rows(sums, f"{name}.norm")
@@ -200,8 +160,8 @@ def receive(
 
 
 def centre(weights: Weights, rounds: int) -> Weights:
-    """Return the weights with the messages and extra features of each round centred. Sums of them
-    have mean 0, so the norm need not subtract it. The bias of a round joins the first message."""
+    """Return weights with each round's messages and extra features centred, so that the norm need
+    not subtract the mean. The first message takes up the bias."""
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"
@@ -242,13 +202,11 @@ class LayoutForward:
         return describe_graph(graph, self._pruning, self._hops)
 
     def embed(self, arrays: LayoutArrays) -> Embedded:
-        """Return `embed` of the graph's nodes: two arrays (nodes, width) that do not depend on
-        layouts."""
+        """Return `embed` of the graph's nodes."""
         return embed(self.layers, arrays.opcodes, arrays.numeric)
 
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
-        """Return each configuration's weighted sums of node values after the last round. Shape
-        (distinct configs, NUM_SHARES x outputs). Configurations are computed in chunks."""
+        """Return weighted sums of last node values (distinct configs, NUM_SHARES x outputs)."""
         structure = arrays.structure
         node_of_pair = structure.configurable[structure.codebook.node]
         pairs = configure(
@@ -276,14 +234,8 @@ class LayoutForward:
     def _sum(
         self, structure: Structure, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Return weighted sums over nodes (configs, NUM_SHARES x outputs) of configurations, and
-        the number of distinct node values after the last round of message passing.
-
-        Args:
-            rows: (configs, 1) rows of the codebook's `codes`, one for each configuration.
-            nodes: (nodes, width) vectors of nodes, for nodes without layouts.
-            pairs: (pairs, width) vectors of (node, layout) pairs, for configurable nodes.
-        """
+        """Return weighted sums over nodes (configs, NUM_SHARES x outputs), and the number of last
+        colours. `rows`: (configs, 1) rows of codes; `nodes`, `pairs`: vectors (n, width)."""
         plan = plan_colours([structure], rows, self.rounds)
         x = self.layers.replace_rows(nodes[plan.nodes], plan.configured, pairs[plan.pairs])
         x = self._run_rounds(plan, x)
@@ -293,8 +245,7 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
-        """Return the distinct node values (colours, outputs) after the last round of message
-        passing. `x`: (colours 0, width) the distinct node values before the first round."""
+        """Return the distinct node values (colours, outputs) after all rounds from those before."""
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)

@@ -95,8 +95,7 @@ class LayoutGnnSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class LayoutInputs:
-    """The layout net's inputs for one graph, as tensors. A pair is a configurable node together
-    with one of the layouts that configurations give it."""
+    """The layout net's inputs of a graph. A pair is a configurable node with one layout."""
 
     opcodes: Tensor  # (nodes,) int64: opcode number of each node
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -110,8 +109,8 @@ class LayoutInputs:
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
-    """The layout net as a Ranker. Its scores depend on the configurations that are scored together:
-    on the frequency of layouts in them, and on the mean and spread of their sums over nodes."""
+    """The layout net as a Ranker. Scores depend on the list: on how frequent layouts are in it, and
+    on the mean and spread of its sums over nodes."""
 
     scaled_tables = ("numeric", "pair_features")
     scores_beside_a_list = True
@@ -123,8 +122,7 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
         return LayoutGnn(self.settings)
 
     def in_numpy(self) -> LayoutForward:
-        """Return the fitted net as a LayoutForward, which predicts without torch. The scores of
-        both differ by rounding."""
+        """Return the fitted net as a LayoutForward, without torch; scores differ by rounding."""
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it is asked for its weights")
         state = self.net_.state_dict().items()
@@ -138,12 +136,7 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Return the net's inputs for a graph: the arrays of layout_forward as tensors.
-
-    Args:
-        pruning: a name in solution.features.preparation.PRUNINGS.
-        hops: the pruning keeps nodes at most this many edges from a configurable node.
-    """
+    """Return layout_forward.describe_graph's arrays as tensors."""
     arrays = describe_graph(graph, pruning, hops)
     layouts, pair_layout = np.unique(arrays.pair_tokens, axis=0, return_inverse=True)
     return LayoutInputs(
@@ -158,17 +151,13 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 
 class PairMlp(nn.Module):
-    """An MLP (Linear, GELU, Linear) of each (node, layout) pair.
+    """An MLP (Linear, GELU, Linear) of each (node, layout) pair: the node's vector, the layout's
+    embedded tokens and the pair's features. Products with the first weights are computed once for
+    each node and layout.
 
-    Its input is the concatenation of the node's vector, the layout's embedded tokens, and the
-    pair's features.
-
-    The products of a node's vector, or of a layout, with the first weights are computed once for
-    all pairs of the node or layout.
-
-    Shapes: nodes (nodes, width), node (pairs,) int64 the node of each pair, layouts (layouts, 18)
-    int8 tokens, used (pairs,) int64 the layout of each pair, features (pairs, features) of each
-    pair, table (tokens, token width) -> (pairs, width).
+    Shapes: nodes (nodes, width), node (pairs,) the node of each pair, layouts (layouts, 18) int8
+    tokens, used (pairs,) the layout of each pair, features (pairs, features), table (tokens, token
+    width) -> (pairs, width).
     """
 
     def __init__(self, width: int, token_width: int, features: int) -> None:
@@ -194,17 +183,8 @@ class PairMlp(nn.Module):
         return self.out(functional.gelu(self.node(nodes)[node] + added))
 
     def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
-        """Return the products (layouts, width) of the weights with each layout's embedded tokens.
-
-        Args:
-            tokens: (layouts, 18) int8 numbers of rows of `table`.
-            table: (tokens, token width) embeddings.
-            weights: (width, 18 x token width).
-
-        The table is multiplied with the weights of each of the 18 slots once; the sum over slots is
-        then one product with a one-hot matrix. An embedding lookup would be slower, because its
-        gradient adds up a row for each lookup.
-        """
+        """Return products (layouts, width) of `weights` (width, 18 x token width) with embedded
+        tokens (layouts, 18), by a one-hot matrix: the gradient of an embedding lookup is slower."""
         numbers = torch.arange(len(table), dtype=tokens.dtype, device=tokens.device)
         is_token = (tokens[..., None] == numbers).flatten(1)
         by_token = weights.unflatten(1, (tokens.shape[1], -1)) @ table.T
@@ -212,9 +192,7 @@ class PairMlp(nn.Module):
 
 
 class Receiving(Protocol):
-    """One round of message passing, after the products with the net's weights have been computed.
-    The "colours before" and "colours after" are the distinct node values before and after the
-    round."""
+    """One round, after the products with weights; colours are distinct node values."""
 
     # (marked, extras) float32: features of layout constraints, for the node values that have any
     known: Tensor
@@ -223,10 +201,9 @@ class Receiving(Protocol):
         """Compute in advance what the backward pass needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return the node values after a round: kept[parent] + concatenate(GELU(u), GELU(-u)).
-
-        Here u = norm(sum of messages + extra). A colour is one of the distinct values of a node;
-        its parent is the colour that the same node and configuration had before the round.
+        """Return node values after a round: kept[parent] + concatenate(GELU(u), GELU(-u)) with u =
+        norm(sum of messages + extra). A colour's parent is the same node's and configuration's
+        before.
 
         Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
         half) -> (colours after, 2 x half).
@@ -268,8 +245,7 @@ class Pooling:
         self.matrix.prepare_gradient()
 
     def pool(self, x: Tensor) -> Tensor:
-        """Return weighted sums over nodes (configs, graphs, NUM_SHARES x width). `x`: (colours,
-        width) the distinct node values after the last round."""
+        """Return weighted sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
         configs, graphs = self._shape
         pooled = (self.matrix @ x).view(-1, graphs, NUM_SHARES * x.shape[1])
         usual, differences, others = pooled.split([1, configs, configs])
@@ -278,9 +254,7 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Computation:
-    """All index tensors and rounds that the net needs to compute a batch of graphs. Nodes are
-    numbered consecutively over the graphs of the batch, and so are (node, layout) pairs. "Colours
-    0" are the distinct node values before the first round."""
+    """All index tensors and rounds of a batch; nodes and pairs are numbered through its graphs."""
 
     nodes: Tensor  # (colours 0,) int64: the node that each distinct value belongs to
     configured: Tensor  # (configured,) int64: indices of the values of configurable nodes
@@ -298,12 +272,7 @@ class Computation:
 def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
 ) -> Computation:
-    """Return the index tensors and rounds for a batch of graphs.
-
-    Args:
-        configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
-        rounds: number of rounds of message passing.
-    """
+    """Return index tensors and rounds for a batch; see colour_refinement.plan_colours."""
     plan = plan_colours(graphs, configs, rounds)
     return Computation(
         nodes=send(plan.nodes, device),
@@ -322,16 +291,13 @@ def make_round(links: Round, device: torch.device) -> Receiving:
 class ColourBlock(nn.Module):
     """A residual graph convolution on the distinct values of nodes (colours).
 
-    x' = S x + [GELU(u), GELU(-u)]
-    u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
+    x' = S x + [GELU(u), GELU(-u)], u = norm(W x + W_operands mean(operands) + W_consumers
+    mean(consumers) + W_e extra + b)
 
-    `extra` has features of layout constraints. The weights multiply the colours before the round,
-    because these are fewer than the colours after the round. The output has twice as many values as
-    u: GELU(u) and GELU(-u). S is the identity if inputs == outputs, otherwise learned.
-
-    Shapes: x (colours before, inputs) -> (colours after, outputs).
-    Source: GraphSAGE (Hamilton et al., 2017), with separate weights for operands and consumers;
-    both signs as in CReLU (Shang et al., 2016). Colours: solution.models.layout.colour_refinement.
+    `extra` has features of layout constraints. Weights multiply the fewer colours before the round.
+    S is the identity if inputs == outputs, else learned. Shapes: x (colours before, inputs) ->
+    (colours after, outputs). Sources: GraphSAGE (Hamilton et al., 2017), with separate weights;
+    both signs as in CReLU (Shang et al., 2016).
     """
 
     def __init__(self, inputs: int, outputs: int, extras: int) -> None:
@@ -370,8 +336,7 @@ class LayoutGnn(nn.Module):
         self.readout = Mlp(last * NUM_SHARES, last, 1)
 
     def score_batch(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs); sums are standardised over the given configurations.
-        `configs`: (configs, graphs); column g has indices of graph g's distinct configurations."""
+        """Return scores (configs, graphs), standardised over these configurations."""
         return self._compare(self.pool(batch, configs))
 
     def plan(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
@@ -387,9 +352,7 @@ class LayoutGnn(nn.Module):
         return self._compare(self._pool(batch, plan))
 
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """Return weighted sums over nodes (configs, graphs, values) of each configuration, not yet
-        standardised over configurations. The graphs are computed together, as one disconnected
-        graph."""
+        """Return weighted sums (configs, graphs, values), not yet standardised."""
         return self._pool(batch, self._derive(batch, configs))
 
     def _derive(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
@@ -422,8 +385,7 @@ class LayoutGnn(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: LayoutInputs) -> np.ndarray:
-        """Return scores (distinct configs,); node values are summed one chunk of configurations at
-        a time."""
+        """Return scores (distinct configs,), computed in chunks of configurations."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.structure.codebook.codes))[:, None]

@@ -40,8 +40,7 @@ SMALL, MANY = 1000, 16
 
 @dataclass(frozen=True)
 class Known:
-    """A known configuration: all values that the net computed for it are kept, so that similar
-    configurations can be computed by their differences from it."""
+    """A known configuration with all values that the net computed for it."""
 
     layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
     # (nodes, len(CONFLICTS)) float32: features of the layout constraints on each node's tensor
@@ -56,23 +55,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Touched:
-    """Values of nodes in several configurations, for the nodes whose value may differ from that in
-    a known configuration (one whose node values are kept)."""
+    """Values of the nodes that may differ from a known configuration's, in several others."""
 
     numbers: np.ndarray  # (touched,) int64, ascending: configuration * nodes of the graph + node
     values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return the index (n,) of node values in the concatenation of two arrays: the known
-        configuration's values of all nodes, then self.values.
-
-        A node that is not in self.numbers has the value of the known configuration.
-
-        Args:
-            numbers: (n,) configuration * size + node, of each value.
-            nodes: (n,) the node of each value.
-            size: number of nodes of the graph.
-        """
+        """Return the index (n,) of node values in the known configuration's values of all nodes
+        followed by self.values; untouched nodes have the known one. `numbers`: configuration * size
+        + node."""
         if not len(self.numbers):
             return nodes
         found = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
@@ -80,9 +71,7 @@ class Touched:
 
 
 class ListedNet:
-    """Scores configurations of one graph with a layout net, compared with a fixed reference list.
-    The reference list is the configurations of the graph `listed`, with which every configuration
-    is compared."""
+    """Scores configurations of a graph beside a fixed reference list, the graph `listed`."""
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -100,8 +89,8 @@ class ListedNet:
         self._known: list[Known] = []
 
     def score(self, layouts: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float32 of k configurations, each compared with the reference list
-        only. `layouts`: (k, configurable, 18) int8, the layout of each configurable node."""
+        """Return scores (k,) float32 of layouts (k, configurable, 18) int8, each beside the
+        reference list only."""
         if len(self._nodes) < SMALL and len(layouts) > MANY:
             return self._read_out(self._sum_anew(layouts))
         nearest = self._find_nearest(layouts)
@@ -123,11 +112,8 @@ class ListedNet:
         return self._net.read_out(put_on_scale(sums, *self._scale))
 
     def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
-        """Return for each of k configurations the index (k,) of the known configuration that
-        differs from it in the fewest layouts.
-
-        -1 means that each known configuration differs from it at more than `_limit` nodes.
-        """
+        """Return the index (k,) of the known configuration that differs in the fewest layouts; -1:
+        each differs at more than `_limit` nodes."""
         nearest = np.full(len(layouts), -1)
         fewest = np.full(len(layouts), self._limit + 1)
         for number, known in enumerate(self._known):
@@ -137,15 +123,8 @@ class ListedNet:
         return nearest
 
     def _get_to_know(self, far: np.ndarray) -> bool:
-        """Compute and keep all node values of configuration far[0] if this pays off; return True if
-        they were computed.
-
-        It pays off if `far` has only one configuration, or if another of its configurations is
-        close to far[0].
-
-        Args:
-            far: (k, configurable, 18) layouts of configurations that are close to no known one.
-        """
+        """Compute and keep far[0]'s node values if it is alone or another of `far` (k,
+        configurable, 18) is close to it; return whether."""
         changed = (far != far[0]).any(axis=2).sum(axis=1)
         is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
         if is_worth_it:
@@ -175,9 +154,8 @@ class ListedNet:
         return Known(layouts.copy(), extra, messages, kept, x, sums)
 
     def _sum_changes(self, known: Known, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of k configurations close to a known one. Only nodes
-        whose value may differ from that in the known configuration are computed. `layouts`: (k,
-        configurable, 18) layouts of the k configurations."""
+        """Return sums over nodes (k, values) of layouts (k, configurable, 18) close to a known
+        configuration; only nodes that may differ are computed."""
         size = len(self._nodes)
         sums = np.repeat(known.sums[None], len(layouts), axis=0)
         changed = (layouts != known.layouts).any(axis=2)
@@ -195,13 +173,8 @@ class ListedNet:
         return sums
 
     def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
-        """Return the values before the first round of the nodes whose layout differs from that in
-        the known configuration.
-
-        Args:
-            layouts: (k, configurable, 18) layouts of k configurations.
-            changed: (k, configurable) bool, True for the nodes whose layout differs.
-        """
+        """Return the values before the first round of nodes whose layout (k, configurable, 18)
+        `changed` (k, configurable) from the known configuration's."""
         config, position = np.nonzero(changed)
         node = self._arrays.structure.configurable[position]
         numbers = config * len(self._nodes) + node
@@ -227,16 +200,8 @@ class ListedNet:
     def _describe_conflicts(
         self, layouts: np.ndarray, changed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return features of the layout constraints on tensors that the changed nodes constrain.
-
-        Returns two arrays with n rows, one for each configuration and constrained tensor: the
-        number (n,) configuration x nodes of the graph + node of the tensor, and the features (n,
-        len(CONFLICTS)) float32.
-
-        Args:
-            layouts: (k, configurable, 18) layouts of k configurations.
-            changed: (k, configurable) bool, True for nodes whose layout differs from the known one.
-        """
+        """Return numbers (n,), configuration x nodes + node, of tensors that `changed` nodes
+        constrain, and features (n, len(FEATURES)) float32. Arguments as in `_configure`."""
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
             return np.empty(0, np.int64), np.empty((0, len(CONFLICTS)), np.float32)
@@ -252,20 +217,10 @@ class ListedNet:
         return config * len(self._nodes) + ordered.nodes[tensor], found.astype(np.float32)
 
     def _convolve(
-        self,
-        known: Known,
-        touched: Touched,
-        conflicts: tuple[np.ndarray, np.ndarray],
-        number: int,
+        self, known: Known, touched: Touched, conflicts: tuple[np.ndarray, np.ndarray], number: int
     ) -> Touched:
-        """Return the nodes whose values may differ from the known configuration's after one more
-        round, with these values.
-
-        Args:
-            touched: the nodes whose values may differ before the round.
-            conflicts: the result of `_describe_conflicts`.
-            number: index of the round.
-        """
+        """Return nodes whose values may differ from the known ones after round `number`, with
+        values. `conflicts` are `_describe_conflicts`'."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
         config, node = np.divmod(touched.numbers, size)
@@ -294,8 +249,7 @@ class ListedNet:
         return receive(self._net.layers, sums, marked, extra[marked], kept, number)
 
     def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of k configurations; the values of all nodes are
-        computed."""
+        """Return sums over nodes (k, values) of k configurations, computed in full."""
         pairs = encode(layouts)
         arrays = dataclasses.replace(
             self._arrays,
@@ -310,8 +264,7 @@ class ListedNet:
         return self._net.sum(arrays, self._embedded)[pairs.rows]
 
     def _describe(self, pairs: Codebook) -> np.ndarray:
-        """Return features of (node, layout) pairs, with frequencies counted in the reference
-        list."""
+        """Return features of pairs, with frequencies in the reference list."""
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         share = np.array([self._share.get(key, 0.0) for key in keys])
         return describe_pairs(self._graph, pairs, share)

@@ -31,8 +31,7 @@ ORDER, DRAWN = "order", "drawn."
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-    """Write tensors and a record of JSON values as the file NAME into an existing folder, with a
-    checksum."""
+    """Write tensors and a record of JSON values into a folder's file NAME, with a checksum."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
@@ -42,9 +41,8 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the saved tensors and record of the fit with the identity `fit`, or None. None is
-    returned if the folder has no state of this fit, or if the file is damaged: the fit then starts
-    from the beginning, which only costs time."""
+    """Return the saved tensors and record of the fit with the identity `fit`; None if there are
+    none or the file is damaged, and the fit starts from the beginning."""
     path = folder / NAME
     try:
         open_regular(path).close()  # reading a pipe would block forever
@@ -62,8 +60,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
-    """Return the SHA-256 (hexadecimal) of a record and of tensors: their names, types, shapes and
-    bytes."""
+    """Return the SHA-256 of a record and of tensors: names, types, shapes and bytes."""
     digest = hashlib.sha256(record.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -109,8 +106,7 @@ class Remembering(Protocol):
     """A net that keeps state besides its weights, which a checkpoint must save as well."""
 
     def memory(self) -> dict[str, Tensor]:
-        """Return the tensors that the net keeps from one training step to the next, without its
-        weights."""
+        """Return what the net keeps between training steps besides its weights."""
         ...
 
     def recall(self, memory: dict[str, Tensor]) -> None:
@@ -119,13 +115,8 @@ class Remembering(Protocol):
 
 
 class FitState:
-    """Everything that a stopped fit needs to resume: weights, optimizer, position in the epoch,
-    random numbers.
-
-    Args:
-        net: trained in place.
-        fit: the identity of the fit; only a checkpoint with the same identity is resumed.
-    """
+    """What a stopped fit needs to resume: weights, optimizer, position in the epoch, random
+    numbers. `net` is trained in place; only a checkpoint of the same identity `fit` is resumed."""
 
     def __init__(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, seed: int, fit: str
@@ -151,8 +142,7 @@ class FitState:
         return next(self._net.parameters()).device
 
     def read_losses(self) -> list[float]:
-        """Return the current epoch's losses as numbers. This waits until the device has computed
-        them, so call it rarely, not after every step."""
+        """Return the epoch's losses as numbers; rarely, because it waits for the device."""
         known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
         left = [loss for loss in self.losses if isinstance(loss, Tensor)]
         if left:
@@ -161,12 +151,8 @@ class FitState:
         return known
 
     def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
-        """Record an epoch's validation, and copy the net's weights if its score is the best so far.
-
-        Args:
-            score: score of the validation graphs; higher is better.
-            measures: other measures of the validation, by name, which are only recorded.
-        """
+        """Record an epoch's validation `score` (higher is better) and further measures; copy the
+        net's weights if the score is the best so far."""
         self.history.append((self.epoch + 1, score, measures))
         self.epochs_since_best += 1
         if score > self._best_score:
@@ -174,8 +160,7 @@ class FitState:
             self._best = copy.deepcopy(self._net.state_dict())
 
     def take_chosen_weights(self) -> None:
-        """Load the weights with the best validation score into the net; without validation do
-        nothing."""
+        """Load the weights of the best validation score, if there was validation."""
         if self._best:
             self._net.load_state_dict(self._best)
 
@@ -213,8 +198,7 @@ class FitState:
         save_checkpoint(folder, tensors, record)
 
     def go_on_from(self, folder: Path) -> None:
-        """Restore the state that `save` wrote into `folder` for the same fit; do nothing if there
-        is none."""
+        """Restore what `save` wrote into `folder` for the same fit, if anything."""
         found = load_checkpoint(folder, self._fit)
         if found is None:
             return

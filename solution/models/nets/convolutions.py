@@ -25,12 +25,8 @@ class BothWaysBlock(nn.Module):
 
     x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
 
-    Nodes come first, because gathering whole rows (configs, width) is twice as fast as gathering
-    inside each configuration.
-
-    Shapes: x (nodes, width) or (nodes, configs, width), edge_index (2, edges) from operand to
-    consumer -> the shape of x.
-    Source: GraphSAGE (Hamilton et al., 2017).
+    Shapes: x (nodes, width) or (nodes, configs, width) (gathering whole rows is fast), edge_index
+    (2, edges) from operand to consumer -> as x. Source: GraphSAGE (Hamilton et al., 2017).
     """
 
     def __init__(self, width: int) -> None:
@@ -45,12 +41,8 @@ class BothWaysBlock(nn.Module):
 
 
 class SageBlock(nn.Module):
-    """A residual graph convolution that treats operands and consumers alike.
-
-    x' = x + GELU(norm(W x + W_neighbours mean(neighbours)))
-
-    Source: GraphSAGE (Hamilton et al., 2017), the baseline of TpuGraphs.
-    """
+    """x' = x + GELU(norm(W x + W_neighbours mean(neighbours))): operands and consumers alike.
+    Source: GraphSAGE (Hamilton et al., 2017), the baseline of TpuGraphs."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -63,13 +55,8 @@ class SageBlock(nn.Module):
 
 
 class GcnBlock(nn.Module):
-    """A residual GCN convolution that treats operands and consumers alike.
-
-    x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 x W + b)), with adjacency A and degrees D of A + I
-
-    Source: Kipf and Welling, "Semi-supervised classification with graph convolutional networks",
-    ICLR 2017.
-    """
+    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 x W + b)): operands and consumers alike; adjacency
+    A, degrees D of A + I. Source: Kipf and Welling, ICLR 2017."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -94,15 +81,8 @@ BLOCKS: dict[str, type[nn.Module]] = {
 
 
 def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Join graphs into one disconnected graph with consecutive node numbers.
-
-    Args:
-        sizes: number of nodes of each graph.
-        edges: (2, edges) of each graph.
-
-    Returns the first node (graphs,) of each graph, the joined edges (2, edges), and the graph
-    (nodes,) of each node.
-    """
+    """Join graphs of `sizes` nodes and `edges` (2, edges) into one disconnected graph. Return each
+    graph's first node (graphs,), the edges (2, edges), and each node's graph (nodes,)."""
     device = edges[0].device
     counts = torch.tensor(sizes)
     starts = torch.cumsum(counts, 0) - counts

@@ -25,8 +25,7 @@ def make_fabric() -> Fabric:
 
 
 def pick_precision() -> Literal["bf16-mixed", "32-true"]:
-    """Return Fabric's name of the precision: bfloat16 products on a GPU that has them, else
-    float32."""
+    """Return Fabric's precision: bfloat16 products on a GPU that has them, else float32."""
     is_gpu = pick_device().type == "cuda"
     is_half = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if is_half else "32-true"
@@ -34,8 +33,8 @@ def pick_precision() -> Literal["bf16-mixed", "32-true"]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one CPU thread inside the `with` block. So results do not depend on the number
-    of threads. Other cores are used by fitting several models in parallel."""
+    """Let torch use one CPU thread inside the block: results do not depend on the number of
+    threads, and other cores fit other models."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -45,8 +44,7 @@ def one_thread() -> Iterator[None]:
 
 
 def send(values: np.ndarray, device: torch.device) -> Tensor:
-    """Return the array as a tensor on a device. Copying to a GPU goes on after the function
-    returns."""
+    """Return the array as a tensor on a device; copying to a GPU goes on after the return."""
     tensor = torch.from_numpy(values)
     if device.type == "cuda":  # only copies from pinned memory are asynchronous
         return tensor.pin_memory().to(device, non_blocking=True)
@@ -54,9 +52,8 @@ def send(values: np.ndarray, device: torch.device) -> Tensor:
 
 
 def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
-    """Return for tensor i its rows with the indices rows[:, i]; `rows` is (n, tensors). All indices
-    are sent to the device in one copy: indexing a tensor with a numpy array waits for the device
-    each time."""
+    """Return the rows rows[:, i] of each tensor i; `rows` (n, tensors) goes to the device in one
+    copy, because indexing with numpy arrays would wait for the device each time."""
     sent = send(rows, tensors[0].device)
     return [tensor[sent[:, column]] for column, tensor in enumerate(tensors)]
 

@@ -35,8 +35,8 @@ NORM_EPSILON, DEVIATION_EPSILON = np.float32(1e-5), np.float32(1e-4)
 
 
 class Layers(Protocol[Value]):
-    """The operations of a net with fixed weights. `name` is a layer's parameter name in torch. "May
-    be overwritten" means that an implementation may change the argument in place."""
+    """The operations of a net with fixed weights; `name` is a layer's name in torch. An argument
+    that "may be overwritten" may be changed in place."""
 
     weights: Weights
 
@@ -44,22 +44,19 @@ class Layers(Protocol[Value]):
         """Return the weight array with this name."""
 
     def linear(self, x: Value, name: str) -> Value:
-        """Return x W^T + b for the layer's weights: (..., inputs) -> (..., outputs); no b if it has
-        none."""
+        """Return x W^T + b (or no b) with the layer's weights: (..., inputs) -> (..., outputs)."""
 
     def gelu(self, x: Value) -> Value:
         """Return x Phi(x), with Phi the normal distribution."""
 
     def layer_norm(self, x: Value, name: str) -> Value:
-        """Return each row normalised to mean 0 and deviation 1, times the layer's weight, plus its
-        bias."""
+        """Return rows of mean 0 and deviation 1, times the layer's weight, plus its bias."""
 
     def scale_rows(self, centred: Value, name: str) -> Value:
         """Return layer_norm of rows that have mean 0 already; `centred` may be overwritten."""
 
     def scale(self, x: Value, name: str) -> Value:
-        """Return the columns of x standardised with the mean and deviation of table `name` in
-        training."""
+        """Return the columns of x standardised as table `name` was in training."""
 
     def add(self, x: Value, y: Value) -> Value:
         """Return x + y."""
@@ -86,8 +83,8 @@ class Layers(Protocol[Value]):
         """Return x with x[rows] += values; row numbers are distinct, and x may be overwritten."""
 
     def mean_of(self, x: Value, sources: Value, targets: Value) -> Value:
-        """Return for each row t of x the mean of x[sources] over the edges with target t; 0 without
-        edges. Shapes: x (rows, width), sources and targets (edges,) -> (rows, width)."""
+        """Return for each row t of x the mean of x[sources] over edges with target t, else 0.
+        Shapes: x (rows, width), sources and targets (edges,)."""
 
     def mean_row(self, x: Value) -> Value:
         """Return the mean (1, width) over the rows of x."""
@@ -105,9 +102,7 @@ def mlp(layers: Layers[Value], x: Value, name: str) -> Value:
 
 
 def embed_nodes(layers: Layers[Value], opcodes: Value, numeric: Value) -> Value:
-    """Return vectors of nodes (nodes, width), which do not depend on configurations. This is the
-    NodeMlp of the layout and tile nets: an MLP of the opcode's embedding and the features
-    `numeric`."""
+    """Return vectors of nodes (nodes, width): the NodeMlp of opcodes and `numeric`."""
     named = layers.gather(layers.weight("opcode.weight"), opcodes)
     return mlp(layers, layers.join(named, layers.scale(numeric, "numeric")), "node")
 
@@ -189,9 +184,8 @@ class NumpyLayers:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """Return x Phi(x), with Phi the normal distribution; the error is below 2e-6. Source: Hendrycks
-    and Gimpel, "Gaussian error linear units", 2016, whose tanh has two terms of the polynomial
-    (error 5e-4). scipy's erf takes several times as long."""
+    """Return x Phi(x), Phi the normal distribution, with an error below 2e-6, faster than scipy's
+    erf. Source: Hendrycks and Gimpel, 2016, whose tanh has two terms of the polynomial."""
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
     # One block of values at a time, so that intermediate arrays stay in the processor's cache.
@@ -213,14 +207,12 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 def standardise(x: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Standardise each column of x (rows, values) by the mean and deviation of its `listed` rows.
-    `listed`: (rows,) bool, the rows of the reference list."""
+    """Standardise columns of x (rows, values) by mean and deviation of `listed` rows (rows,)."""
     return put_on_scale(x, *find_scale(x[listed]))
 
 
 def find_scale(listed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each column of `listed` (rows, values), and 1 / deviation: (values,)
-    each."""
+    """Return mean and 1 / deviation (values,) of the columns of `listed` (rows, values)."""
     mean = listed.mean(axis=0)
     return mean, 1 / np.sqrt(np.square(listed - mean).mean(axis=0) + DEVIATION_EPSILON)
 
@@ -234,12 +226,9 @@ LOOPS = "scipy.sparse._sparsetools"
 
 
 class SparseRows(NamedTuple):
-    """A sparse matrix in CSR format: row i has the entries starts[i] : starts[i + 1].
-
-    Entries of a row may be in any order, and entries of one column add up. scipy's matrix classes
-    are not used because they sort and check their entries, which takes longer than the product.
-    `starts` and `columns` have the same integer type; int32 is read faster.
-    """
+    """A sparse matrix in CSR format: row i has the entries starts[i] : starts[i + 1], in any order;
+    entries of one column add up. scipy's classes sort and check entries, which takes longer than
+    the product. `starts` and `columns` have one integer type; int32 is faster."""
 
     starts: np.ndarray  # (rows + 1,) int32 or int64: first entry of each row, then their number
     columns: np.ndarray  # (entries,), the type of `starts`: column of each entry
@@ -267,14 +256,8 @@ class SparseRows(NamedTuple):
 def sum_entries(
     starts: np.ndarray, columns: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the product (rows, width) of a sparse matrix in CSR format with x, in x's type.
-
-    Args:
-        starts: (rows + 1,): row i has the entries starts[i] : starts[i + 1].
-        columns: (entries,): column of each entry, which is the row of x that it multiplies.
-        x: (columns, width).
-        weights: (entries,) values of the entries, in x's type; by default 1.
-    """
+    """Return the product (rows, width) of a sparse CSR matrix and x (columns, width), in x's type.
+    Row i has the entries starts[i] : starts[i + 1] of `columns` and `weights` (by default 1)."""
     sums = np.zeros((len(starts) - 1, x.shape[1]), x.dtype)
     values = np.ones(len(columns), x.dtype) if weights is None else weights
     kind = np.result_type(starts, columns)
@@ -285,8 +268,7 @@ def sum_entries(
 
 @cache
 def _load_loops() -> ModuleType:
-    """Return the extension module with scipy's C loops for CSR matrices. It is loaded without
-    importing scipy.sparse, which takes a quarter of a second."""
+    """Return scipy's C loops for CSR matrices, without the slow import of scipy.sparse."""
     if LOOPS in sys.modules:
         return sys.modules[LOOPS]
     found = find_spec("scipy")
@@ -303,8 +285,7 @@ def _load_loops() -> ModuleType:
 
 
 def select(positions: np.ndarray, size: int) -> SparseRows:
-    """Return the sparse matrix (n, size) with matrix @ x == x[positions]. `positions`: (n,) row
-    numbers of x. `size`: number of rows of x."""
+    """Return the sparse matrix (n, size) with matrix @ x == x[positions]."""
     count = len(positions)
     return SparseRows(
         np.arange(count + 1, dtype=np.int32),

@@ -17,12 +17,8 @@ class Mlp(nn.Sequential):
 
 
 class NodeMlp(nn.ModuleList):
-    """An MLP (Linear, GELU, Linear) of each node.
-
-    Its input is the concatenation of a row of `table` (such as an embedding of the opcode) and the
-    node's features.
-
-    The table is multiplied with the first layer's weights once, not once for each node.
+    """An MLP (Linear, GELU, Linear) of each node's row of `table` (an embedding) and its features.
+    The table is multiplied with the first weights once, not once for each node.
 
     Shapes: table (entries, inputs - features), entry (nodes,) int64 the row of each node, features
     (nodes, features) -> (nodes, outputs).
@@ -42,18 +38,9 @@ class NodeMlp(nn.ModuleList):
 
 
 class SelfAttention(nn.Module):
-    """Self-attention among the rows of the first axis, separately for each index of the second
-    axis.
-
-    x' = x + W attention(norm(x))
-
-    Shapes: x (rows, lists, width) -> the shape of x. If the rows are permuted, so is the result.
-
-    Args:
-        head_width: width of each head; None divides the width among the heads.
-
-    Source: Vaswani et al., "Attention is all you need", NeurIPS 2017.
-    """
+    """Self-attention among rows, for each list: x' = x + W attention(norm(x)), x (rows, lists,
+    width). `head_width`: by default the heads share the width. Source: Vaswani et al., "Attention
+    is all you need", NeurIPS 2017."""
 
     def __init__(self, width: int, heads: int, head_width: int | None = None) -> None:
         super().__init__()
@@ -80,16 +67,10 @@ def attend(
     scale: float | None = None,
     max_pairs: int = MAX_PAIRS,
 ) -> Tensor:
-    """Return softmax(scale * query key^T) value exactly, computed for one block of queries at a
-    time.
-
-    Each query attends to all keys, so blocks bound the memory and do not change the result.
+    """Return softmax(scale * query key^T) value exactly, one block of queries (at most `max_pairs`
+    pairs, or one query) at a time, to bound memory. `scale`: by default 1 / sqrt(k).
 
     Shapes: query, key (..., rows, k), value (..., rows, m) -> (..., rows, m).
-
-    Args:
-        scale: by default 1 / sqrt(k).
-        max_pairs: (query, key) pairs in one block; a block has at least one query.
     """
     rows = query.shape[-2]
     step = max(1, max_pairs // max(1, query[..., 0].numel()))
@@ -103,16 +84,9 @@ def attend(
 
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
-    """Standardise each value of x by mean and deviation over the first axis.
-
-    Over the configurations of a graph, this keeps their differences, in units of their spread.
-    Unlike attention among the sample of a training step, it can be computed over all candidates at
-    once.
-
-    Shapes: x (nodes or configs, ...) -> the same; listed (nodes or configs,) bool: the rows that
-    define mean and deviation, by default all.
-    Source: instance normalisation (Ulyanov et al., 2016).
-    """
+    """Standardise each value of x (nodes or configs, ...) over the first axis, by mean and
+    deviation of the rows `listed` (bool; by default all): differences in units of their spread,
+    which, unlike attention, can be computed over all candidates. Source: Ulyanov et al., 2016."""
     centred = x - (x if listed is None else x[listed]).mean(dim=0)
     return centred * slope(centred if listed is None else centred[listed], eps)
 

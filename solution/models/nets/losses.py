@@ -12,9 +12,8 @@ from torch.nn import functional
 
 
 def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
-    """Return the mean of max(0, margin - (s_i - s_j)) over the pairs with runtime_i > runtime_j.
-    The s are scores of one graph's configurations. Shapes: scores, runtimes (configs, graphs) ->
-    (). Source: Herbrich et al., 2000; the loss of most of the competition's best entries."""
+    """Return the mean of max(0, margin - (s_i - s_j)) over a graph's pairs with runtime_i >
+    runtime_j. Source: Herbrich et al., 2000; the loss of most best entries."""
     # (configs, configs, graphs): True if the first configuration is slower than the second
     slower = runtimes[:, None] > runtimes[None, :]
     violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
@@ -23,15 +22,10 @@ def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Ten
 
 
 def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the negative log-likelihood of the true order of configurations, divided by their
-    number.
-
-    The likelihood is that of the Plackett-Luce model: the next fastest configuration is one of
-    those that remain, with probability proportional to exp(-score).
-
-    Shapes: scores, runtimes (configs, graphs) -> ().
-    Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
-    """
+    """Return the negative log-likelihood of the true order, divided by the number of
+    configurations, in the Plackett-Luce model: of those left, one is next with probability
+    proportional to exp(-score). Source: Xia et al., "Listwise approach to learning to rank", ICML
+    2008."""
     order = torch.argsort(runtimes, dim=0, stable=True)
     # The strength of a configuration is minus its score. Sorted by runtime, the fastest first.
     strength = -scores.gather(0, order)
@@ -41,9 +35,8 @@ def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of log(1 + exp(-(s_i - s_j))) over the pairs with runtime_i > runtime_j. The
-    s are scores of one graph's configurations. Shapes: scores, runtimes (configs, graphs) -> ().
-    Source: Burges et al., "Learning to rank using gradient descent" (RankNet), ICML 2005."""
+    """Return the mean of log(1 + exp(-(s_i - s_j))) over a graph's pairs with runtime_i >
+    runtime_j. Source: Burges et al. (RankNet), ICML 2005."""
     slower = runtimes[:, None] > runtimes[None, :]
     doubt = functional.softplus(scores[None, :] - scores[:, None])
     pairs = slower.sum(dim=(0, 1)).clamp(min=1)
@@ -51,13 +44,8 @@ def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return 1 - the mean of tanh(s_i - s_j) sign(r_i - r_j) over pairs with different runtimes r.
-
-    The s are scores of one graph's configurations. With sign(s_i - s_j) instead of the smooth tanh,
-    the loss would be 1 - Kendall's tau-a, if no two runtimes are equal.
-
-    Shapes: scores, runtimes (configs, graphs) -> ().
-    """
+    """Return 1 - the mean of tanh(s_i - s_j) sign(r_i - r_j) over pairs with different runtimes r;
+    with sign instead of tanh and without ties, 1 - Kendall's tau-a."""
     truth = torch.sign(runtimes[:, None] - runtimes[None, :]).to(scores.dtype)
     agreement = torch.tanh(scores[:, None] - scores[None, :]) * truth
     pairs = truth.abs().sum(dim=(0, 1)).clamp(min=1)
@@ -65,14 +53,8 @@ def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of (s - z)^2: s is the score, z the log runtime, standardised in its graph.
-
-    This is the element-wise loss that ranking losses are compared with. z is standardised because
-    runtimes of graphs differ by orders of magnitude, and only their order inside a graph matters.
-    If all runtimes of a graph are equal, z is 0.
-
-    Shapes: scores, runtimes (configs, graphs) -> ().
-    """
+    """Return the mean of (s - z)^2, the element-wise loss; z is the log runtime, standardised in
+    its graph (0 if all are equal), because only the order inside a graph matters."""
     logs = runtimes.log()
     logs = logs - logs.mean(dim=0)
     spread = logs.square().mean(dim=0).sqrt()
@@ -81,15 +63,8 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of (s - r)^2: s is the score, r the runtime divided by the mean of its
-    graph.
-
-    This is the regression loss that baselines add to a ranking loss. Runtimes are divided by the
-    mean because they differ between graphs by orders of magnitude: in nanoseconds, the slowest
-    graph would dominate.
-
-    Shapes: scores, runtimes (configs, graphs) -> ().
-    """
+    """Return the mean of (s - r)^2, the regression loss that baselines add; r is the runtime over
+    its graph's mean, or the slowest graph would dominate."""
     target = runtimes / runtimes.mean(dim=0)
     return (scores - target.to(scores.dtype)).square().mean()
 

@@ -152,8 +152,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return self
 
     def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
-        """Raise InputError if the weights in a file do not have the shapes of the settings' net.
-        They are checked before memory for the net is allocated."""
+        """Raise InputError, before the net is allocated, if weights in a file do not fit it."""
         with torch.device("meta"):
             expected = self.make_net().state_dict()
         wanted = {name: tuple(tensor.shape) for name, tensor in expected.items()}
@@ -170,8 +169,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
 
     def _encoded(self, graph: Graph) -> Inputs:
-        """Return the net's inputs with numeric node features encoded as `encoding` says:
-        logarithms, as they are prepared, or the plain numbers of the files."""
+        """Return the net's inputs, numeric features as logarithms or plain, as `encoding` says."""
         check_no_options(graph)
         inputs = self.prepare(graph)
         if self.encoding == "logarithms":

@@ -25,8 +25,8 @@ class RankingNet(Protocol[NetInputs]):
     """A net that scores configurations; it must be a torch module as well."""
 
     def score_batch(self, batch: Sequence[NetInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of sampled configurations of several graphs. `configs`:
-        (configs, graphs) int64: column g has indices of distinct configurations of graph g."""
+        """Return scores (configs, graphs); column g of `configs` (configs, graphs) int64 has
+        indices of graph g's distinct configurations."""
         ...
 
     def count_values(self, inputs: NetInputs) -> int:
@@ -45,19 +45,16 @@ class Regularised(Protocol):
     def score_and_penalise(
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return the scores that score_batch returns, and the regularisation term (), which the
-        training loop adds to the loss."""
+        """Return score_batch's scores, and a term () that is added to the loss."""
         ...
 
 
 @runtime_checkable
 class Planning(Protocol):
-    """A net that builds index arrays (a plan) from a batch before it computes the scores. A plan
-    can be made in another thread, before the training step that uses it."""
+    """A net that first builds a batch's index arrays (a plan), perhaps in another thread."""
 
     def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:
-        """Return the plan that score_planned takes for this batch. It may be called in another
-        thread while the net computes another batch."""
+        """Return score_planned's plan of this batch; another thread may call it during a step."""
         ...
 
     def score_planned(self, batch: Sequence[Any], configs: np.ndarray, plan: Any) -> Tensor:

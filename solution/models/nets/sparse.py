@@ -12,8 +12,7 @@ from solution.models.nets.forward import SparseRows
 
 
 class SparseMatrix:
-    """A constant sparse matrix (rows, columns): `matrix @ x` has a gradient for x, not for the
-    matrix."""
+    """A constant sparse matrix (rows, columns): `matrix @ x` has a gradient for x only."""
 
     def __init__(self, rows: SparseRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -40,8 +39,7 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x with a gradient for x. Both passes gather rows instead of scattering them, so on a
-    CPU equal inputs give equal bytes."""
+    """matrix @ x with a gradient for x. Both passes gather rows: bytes repeat on a CPU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -62,11 +60,8 @@ class _Bags(NamedTuple):
 
 
 def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
-    """Return matrix @ x in float32, because lower precision is too coarse for sums over many nodes.
-
-    embedding_bag computes the same sums as a product in torch's CSR format, and is several times as
-    fast on a CPU.
-    """
+    """Return matrix @ x in float32, precise enough for sums over many nodes, by embedding_bag,
+    several times as fast as torch's CSR product on a CPU."""
     return functional.embedding_bag(
         matrix.columns,
         # detached: otherwise torch records data for the backward pass, which takes time

@@ -52,8 +52,7 @@ Drawn = tuple[Example[Inputs], np.ndarray]
 
 @dataclass
 class Steps:
-    """Runs the training steps of an epoch: sample configurations, plan, compute gradients,
-    update."""
+    """Runs the training steps of an epoch: sample, plan, compute gradients, update."""
 
     fabric: Fabric
     net: Any  # the net in Fabric's wrapper, which sets the precision
@@ -70,16 +69,9 @@ class Steps:
     def run_epoch(
         self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
     ) -> tuple[float, float]:
-        """Run the steps of the current epoch that `state` has not taken yet.
-
-        Args:
-            examples: the training graphs.
-            look: called from time to time between two steps, with the share of the epoch's work
-                that is done.
-
-        Returns the mean loss of the epoch's steps, and the number of configurations learned from
-        per second.
-        """
+        """Run the epoch's steps that `state` has not taken yet; call `look` between two steps from
+        time to time, with the share of the epoch's work that is done. Return the steps' mean loss,
+        and the configurations learned from per second."""
         self.net.train()
         settings, started = self.settings, time.perf_counter()
         if state.order is None:
@@ -105,14 +97,9 @@ class Steps:
         return loss, rate
 
     def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
-        """Return the share (steps,) of an epoch's work that is done after each step.
-
-        Work is estimated from the sizes of the graphs in a step. The share of steps would not
-        measure time, because graphs differ in size by a factor of a hundred.
-
-        Args:
-            order: indices of graphs (visits,) in the order of training.
-        """
+        """Return the share (steps,) of an epoch's work, estimated from sizes of graphs (which
+        differ a hundredfold), that is done after each step. `order`: graphs (visits,) as
+        trained."""
         work = np.array([self.net.count_values(example.inputs) for example in examples], float)
         starts = np.arange(0, len(order), self.settings.graphs_per_step)
         done = np.cumsum(np.add.reduceat(work[order], starts) + STEP_VALUES)
@@ -121,8 +108,7 @@ class Steps:
     def _plan_steps(
         self, examples: Sequence[Example[Inputs]], state: FitState
     ) -> Generator["Plan[Inputs]"]:
-        """Yield the plan of each remaining step of the epoch; on a GPU, plans are computed up to
-        PLANNED_AHEAD steps in advance."""
+        """Yield the plan of each remaining step, on a GPU up to PLANNED_AHEAD steps ahead."""
         assert state.order is not None
         size = self.settings.graphs_per_step
         batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
@@ -150,14 +136,8 @@ class Steps:
         rows: np.ndarray,
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
-        """Return the plan of one training step: the step's parts, with index arrays for the net.
-
-        Args:
-            graphs: the graphs of the step.
-            rows: (graphs, configs) indices of the configurations to learn from.
-            ahead: thread pool that computes the index arrays; None: computed when the step is
-                taken.
-        """
+        """Return the parts of a training step on `rows` (graphs, configs) of the graphs, with index
+        arrays for the net, computed by the threads `ahead` or when the step is taken."""
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
 
@@ -170,8 +150,7 @@ class Steps:
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
-        """Update the weights by one step; return the mean ranking loss () of the step's graphs. On
-        a GPU, the returned tensor may not be computed yet."""
+        """Update the weights by one step; return its mean ranking loss (), maybe pending."""
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -179,8 +158,7 @@ class Steps:
         return total
 
     def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
-        """Compute the gradients of a step's loss: ranking loss plus regularisation term. Return the
-        mean ranking loss () float64 of the step's graphs."""
+        """Compute gradients of ranking loss and regularisation; return the ranking loss ()."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
         for share, part, planned in plan:
@@ -191,9 +169,8 @@ class Steps:
         return total
 
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
-        """Split a step's graphs into parts whose activations fit into memory. Each part holds at
-        most MAX_VALUES values of a layer, or one graph. The gradients of the parts add up to the
-        gradient of the whole step."""
+        """Split a step's graphs into parts of at most MAX_VALUES values of a layer (or one graph),
+        whose gradients add up."""
         part: list[Drawn[Inputs]] = []
         values = 0
         for example, rows in drawn:
@@ -209,8 +186,7 @@ class Steps:
     def _find_losses(
         self, part: list[Drawn[Inputs]], planned: Any
     ) -> tuple[Tensor, Tensor | float]:
-        """Return two terms of the loss of a part of a step: the ranking loss of its sampled
-        configurations, and the net's regularisation term (0 if it has none)."""
+        """Return a part's ranking loss, and the net's regularisation term (0 if none)."""
         batch, configs = _list_inputs(part)
         penalty: Tensor | float = 0.0
         if isinstance(self.unwrapped, Regularised):
@@ -233,22 +209,15 @@ def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarra
 
 
 def works_by_itself(device: torch.device) -> bool:
-    """Return True if the device computes asynchronously (a GPU), so that CPU cores are free to plan
-    steps ahead. On a CPU nothing is planned ahead, because the other cores are used by other
-    fits."""
+    """Return True if the device computes asynchronously (a GPU), so that cores are free to plan
+    ahead; on a CPU other fits use them."""
     return device.type != "cpu"
 
 
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
-    """Return the graphs that an epoch visits: indices (visits,), repeated for further visits.
-
-    A graph is visited once for each `configs_per_graph` of its configurations, but at most `visits`
-    times, and less often if the epoch would have more than max_steps steps. If it has fewer than
-    min_steps steps, all visits are repeated.
-
-    Args:
-        sizes: number of distinct configurations of each graph.
-    """
+    """Return the graphs that an epoch visits: indices (visits,), a graph once for each
+    `configs_per_graph` of its `sizes` configurations, at most `visits` times, and less often if the
+    epoch had over max_steps steps. All visits are repeated to reach min_steps."""
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
     times, most = full_steps.clip(1, settings.visits), settings.visits
     # lower the maximum of visits until the epoch has at most max_steps steps, or one visit a graph
@@ -262,8 +231,7 @@ def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
 
 
 def learning_rate_factor(step: int, total: int) -> float:
-    """Return the factor of the learning rate at `step` of `total` steps. It rises linearly over the
-    first tenth of the steps, then falls to 0 along half a cosine."""
+    """Return the learning rate's factor: linear over the first tenth, then half a cosine."""
     warm_up = max(1, round(WARM_UP * total))
     if step < warm_up:
         return (step + 1) / warm_up
@@ -271,8 +239,7 @@ def learning_rate_factor(step: int, total: int) -> float:
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw `size` of `count` configurations at random: indices (size,). Without repetition if size
-    <= count; otherwise each index occurs about equally often."""
+    """Draw `size` of `count` indices (size,), without repetition or about equally often each."""
     # a permutation of 100,040 configurations takes longer than the rest of a training step
     if count > MANY * size:
         return generator.choice(count, size, replace=False)
@@ -289,14 +256,9 @@ def train(
     checkpoints: Path | None = None,
     fit: str = "",
 ) -> None:
-    """Train `net`, which follows the RankingNet protocol, in place.
-
-    Args:
-        validation: graphs for early stopping; without any, all epochs are run.
-        checkpoints: a folder for this fit alone, which holds its state while it runs; a stopped fit
-            resumes from there and, on a CPU, ends with the same weights.
-        fit: the identity of the fit, so that it does not resume another fit's state.
-    """
+    """Train `net`, which follows the RankingNet protocol, in place. Without `validation` all epochs
+    are run. The folder `checkpoints` holds the state of this fit, whose identity is `fit`; a
+    stopped fit resumes there and, on a CPU, ends with the same weights."""
     optimizer = make_optimizer(net, settings)
     state = FitState(net, optimizer, seed, fit)
     if checkpoints is not None:

@@ -52,8 +52,7 @@ class TrainingSettings:
         return True
 
     def quick(self) -> "TrainingSettings":
-        """Return settings for a trial run: a tenth of the epochs, and each graph visited once in an
-        epoch."""
+        """Return settings for a trial run: a tenth of the epochs, one visit of each graph."""
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
 
     def shortened(self, share: float) -> "TrainingSettings":

@@ -38,9 +38,8 @@ def validate(
     loss: Callable[[Tensor, Tensor], Tensor],
     size: int,
 ) -> Validation:
-    """Score every graph once and return the mean measures of the rankings. `size`: number of
-    configurations compared in one loss. Pass the number of a training step: some losses grow with
-    it, and are comparable with training losses only if the numbers are equal."""
+    """Score every graph once and return the mean measures. `size`, the configurations in one loss,
+    must equal a training step's, because some losses grow with it."""
     ranking = as_ranking(net)
     rows = []
     for example in examples:
@@ -50,10 +49,7 @@ def validate(
 
 
 def _measure(
-    scores: np.ndarray,
-    example: Example[Any],
-    loss: Callable[[Tensor, Tensor], Tensor],
-    size: int,
+    scores: np.ndarray, example: Example[Any], loss: Callable[[Tensor, Tensor], Tensor], size: int
 ) -> tuple[float, ...]:
     runtimes, name = example.runtimes, example.key[0]
     # Kendall's tau is slow, so it is computed once; for layouts it is also the score

@@ -11,14 +11,7 @@ from solution.features.nodes import Scaler, numeric_features
 from solution.features.table import distinct_rows
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
-from solution.models.nets.forward import (
-    Layers,
-    NumpyLayers,
-    Value,
-    Weights,
-    embed_nodes,
-    mlp,
-)
+from solution.models.nets.forward import Layers, NumpyLayers, Value, Weights, embed_nodes, mlp
 
 # The code here computes only tile nets with these settings: no tokens, no attention.
 NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
@@ -26,8 +19,7 @@ NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
 
 @dataclass(frozen=True)
 class KernelArrays:
-    """The tile net's inputs: a kernel with inlined fusions, and its distinct tile
-    configurations."""
+    """The tile net's inputs: a kernel with inlined fusions, its distinct configurations."""
 
     opcodes: np.ndarray  # (nodes,) int64: opcode number of each node
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -70,8 +62,7 @@ class TileForward:
 
 
 def count_blocks(settings: Mapping[str, Any]) -> int:
-    """Return the number of convolutions of a net with these settings. Raises ValueError if a net
-    with these settings cannot be computed here."""
+    """Return the number of convolutions; ValueError for settings not computed here."""
     other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
     if other:
         raise ValueError(f"has the settings {other}, expected {NEEDED}")
@@ -79,9 +70,8 @@ def count_blocks(settings: Mapping[str, Any]) -> int:
 
 
 def convolve(layers: Layers[Value], x: Value, sources: Value, targets: Value, number: int) -> Value:
-    """Return node values (nodes, width) after convolution `number`. It is a BothWaysBlock of
-    solution.models.nets.convolutions, which has separate weights for operands and consumers.
-    `sources`, `targets`: (edges,) operand and consumer of each edge."""
+    """Return node values (nodes, width) after convolution `number`, a BothWaysBlock; `sources`,
+    `targets`: (edges,) operand and consumer of each edge."""
     name = f"blocks.{number}"
     messages = layers.linear(x, f"{name}.from_operands.lin_r")
     for side, ends in (("operands", (sources, targets)), ("consumers", (targets, sources))):
@@ -91,13 +81,8 @@ def convolve(layers: Layers[Value], x: Value, sources: Value, targets: Value, nu
 
 
 def read_out(layers: Layers[Value], x: Value, output: Value, table: Value) -> Value:
-    """Return the scores (configs, 1) of a kernel's configurations.
-
-    Args:
-        x: (nodes, width) node values after the last convolution.
-        output: (1,) the node whose tensor is tiled.
-        table: (configs, columns) features of the configurations, not yet standardised.
-    """
+    """Return scores (configs, 1) from x (nodes, width), the kernel's `output` node (1,), and the
+    `table` (configs, columns), not yet standardised."""
     pooled = layers.join(layers.mean_row(x), layers.most_row(x), layers.gather(x, output))
     configs = mlp(layers, layers.scale(table, "table"), "config")
     kernel = layers.repeat(layers.linear(pooled, "kernel"), configs)

@@ -47,11 +47,7 @@ OF_SPLITS = {
     "right_child": np.int64,
 }
 OF_LEAVES = {"leaf_value": np.float64, "leaf_weight": np.float64, "leaf_count": np.int64}
-INTERNAL = {
-    "internal_value": np.float64,
-    "internal_weight": np.float64,
-    "internal_count": np.int64,
-}
+INTERNAL = {"internal_value": np.float64, "internal_weight": np.float64, "internal_count": np.int64}
 TREE = ("num_leaves", "num_cat", *OF_SPLITS, *OF_LEAVES, *INTERNAL, "is_linear", "shrinkage")
 OF_A_SPLIT = OF_SPLITS | INTERNAL
 # Bits of decision_type that are allowed. The bit of value 1, a categorical split, is not.
@@ -62,8 +58,8 @@ SMALL_TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class Tree:
-    """A decision tree that compares one column in each split; split 0 is the root. A child c >= 0
-    is split c; a child c < 0 is the leaf ~c."""
+    """A decision tree that compares one column in each split; the root is split 0, and a child c <
+    0 is the leaf ~c."""
 
     feature: np.ndarray  # (splits,) int64: the column that is compared
     threshold: np.ndarray  # (splits,) float64: a row with at most this value goes left
@@ -74,8 +70,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class ForestText:
-    """A checked model: the trees parsed from a text, and a new text that LightGBM can read
-    safely."""
+    """A checked model: the trees parsed from a text, and a new text, safe for LightGBM."""
 
     text: str
     columns: int  # number of columns of the rows to predict
@@ -87,8 +82,8 @@ class _TextError(ValueError):
 
 
 def read_forest(path: Path) -> ForestText:
-    """Read and check the trees in a text file that LightGBM wrote. Raises InputError if there is no
-    such file, or if it holds anything but LightGBM trees that compare one column in each split."""
+    """Read and check trees in LightGBM's text file. Raises InputError if there is no file, or if it
+    holds anything but trees that compare one column in each split."""
     try:
         with open_regular(path) as file:
             content = file.read(MAX_BYTES + 1)
@@ -104,13 +99,9 @@ def read_forest(path: Path) -> ForestText:
 
 
 def parse_forest(text: str) -> ForestText:
-    """Check a model's text; return its trees, and a new text of the model for LightGBM.
-
-    The new text has a fixed head, with the number of columns and the objective of the model, and
-    then the checked lines of the trees. All other lines of `text` are dropped.
-
-    Raises ValueError if it is not a model that LightGBM wrote.
-    """
+    """Check a model's text; return its trees, and a new text for LightGBM: a fixed head with the
+    number of columns and the objective, and the checked lines of the trees. Raises ValueError if
+    LightGBM did not write the text."""
     body, _, rest = text.partition(f"\n{END}\n")
     if not rest:
         raise _TextError(f"a line {END!r} is missing")
@@ -131,8 +122,7 @@ def parse_forest(text: str) -> ForestText:
 
 
 def _check_head(head: str) -> tuple[int, str]:
-    """Return the number of columns and the objective's name from the lines before the trees. The
-    objective decides how LightGBM transforms the sum of the leaves into a prediction."""
+    """Return the number of columns, and the objective, which transforms the sum of leaves."""
     first, *lines = head.split("\n")
     pairs = dict(line.split("=", 1) for line in lines if "=" in line)
     expected = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1"}
@@ -184,8 +174,8 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
 
 
 def _check_tree(tree: Tree, decisions: np.ndarray, number: int, columns: int) -> None:
-    """Raise _TextError unless the splits form a tree, compare existing columns, and use thresholds.
-    In a tree every split and leaf is reached exactly once from the root."""
+    """Raise _TextError unless the splits form a tree (each node is reached once), compare existing
+    columns, and use thresholds."""
     splits = len(tree.feature)
     children = np.concatenate([tree.left, tree.right])
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))
@@ -223,8 +213,7 @@ class TreeSettings(RankerSettings):
         return replace(self, rounds=-(-self.rounds // 10))
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return LightGBM's training parameters, with which training is deterministic. `values`:
-        rows times columns of the training table."""
+        """Return LightGBM's parameters for a table of `values` numbers, deterministic ones."""
         return {
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
@@ -261,8 +250,7 @@ class TrainingTable:
 
 class BoostedTrees(Ranker):
     """Trains one LightGBM model; a subclass defines its rows, and scores from the trees' output.
-    Scores of layouts depend on the configurations that are scored together, because the table
-    contains how frequent layouts are among them."""
+    Scores of layouts depend on the list, because the table counts how frequent layouts are."""
 
     grouped: ClassVar[bool] = False  # True if the loss compares rows of a group (LambdaRank)
 
@@ -277,18 +265,13 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
-        """Return scores (rows,) of one graph's configurations, lower is faster.
-
-        Args:
-            output: the trees' output for the rows that `questions` returned for the graph.
-            rows: number of configurations.
-        """
+        """Return scores (rows,) of one graph's configurations, lower is faster, from the trees'
+        output for the rows that `questions` returned."""
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """Return the rows that the trees are applied to, for a graph with `features` (rows,
-        columns). `score` turns the trees' output for the returned rows into one score for each row
-        of `features`. Used in prediction and for validation graphs."""
+        """Return the rows that the trees are applied to, in prediction and validation, for a graph
+        with `features` (rows, columns)."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -322,8 +305,7 @@ class BoostedTrees(Ranker):
     def make_dataset(
         self, table: TrainingTable, reference: lightgbm.Dataset | None = None
     ) -> lightgbm.Dataset:
-        """Return a LightGBM dataset of the table. `reference`: the training set, given for a
-        validation set so that both have the same bins."""
+        """Return a LightGBM dataset; a validation set shares the bins of its `reference`."""
         group = table.sizes if self.grouped else None
         return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
@@ -344,8 +326,7 @@ class BoostedTrees(Ranker):
         return self.score(self.predict_rows(self.questions(features)), len(features))
 
     def predict_rows(self, rows: np.ndarray, **options: Any) -> np.ndarray:
-        """Return the trees' output for rows (rows, columns). `options`: further arguments of
-        LightGBM's predict, such as pred_contrib."""
+        """Return the trees' output for rows (rows, columns); `options` are LightGBM's."""
         booster = self.fitted()
         return np.asarray(
             booster.predict(
@@ -392,9 +373,8 @@ class BoostedTrees(Ranker):
 
 
 def count_threads(values: int) -> int:
-    """Return LightGBM's number of threads for a table of `values` numbers: 1, or 0 for all cores. A
-    small table gains little from a second thread, and on a busy machine threads that wait for each
-    other take three times as long as one."""
+    """Return LightGBM's number of threads for a table of `values` numbers: 0 (all cores) or, for a
+    small table, 1: threads that wait for each other are slow on a busy machine."""
     return 1 if values < SMALL_TABLE else 0
 
 

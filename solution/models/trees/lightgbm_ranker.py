@@ -28,8 +28,7 @@ class LightGBMSettings(TreeSettings):
         return LightGBMRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return LightGBM's parameters for lambdarank: all rows of a group are compared, and the
-        gain of a relevance grade is linear."""
+        """Return parameters for lambdarank: all pairs of a group, linear gain of grades."""
         return super().parameters(seed, values) | {
             "objective": "lambdarank",
             "label_gain": list(range(self.relevance_levels)),
@@ -44,8 +43,7 @@ class RowTrees(BoostedTrees):
 
     @abstractmethod
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """Return labels (rows,), given the runtimes (rows,) of one graph's distinct
-        configurations."""
+        """Return labels (rows,) of one graph's distinct configurations."""
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
         return TrainingTable(
@@ -59,13 +57,9 @@ class RowTrees(BoostedTrees):
 
 
 class LightGBMRanker(RowTrees):
-    """Ranks by lambdarank: the trees predict relevance grades, learned from pairs of rows.
-
-    Each pair is weighted by how much swapping its rows would change the ranking metric. A graph has
-    as many pairs as the square of its rows, and most are redundant, so rows are split into small
-    groups and compared inside a group only. Grades refer to the whole graph, so they mean the same
-    in each group.
-    """
+    """Ranks by lambdarank: trees predict relevance grades of the whole graph, learned from pairs of
+    rows. Most of a graph's pairs are redundant, so rows are split into small groups and compared
+    inside a group only."""
 
     grouped = True
 
@@ -84,9 +78,8 @@ class LightGBMRanker(RowTrees):
 
 
 def chunk(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
-    """Split groups of rows at random into the fewest groups of at most `length`, about equally
-    large. `sizes`: number of rows of each group; the rows of all groups are concatenated. Returns
-    the order (rows,) in which rows are taken, and the size of each new group."""
+    """Split groups of `sizes` rows at random into the fewest groups of at most `length`, about
+    equally large. Return the order (rows,) in which rows are taken, and the new groups' sizes."""
     generator = np.random.default_rng(seed)
     order, new_sizes = [], []
     for first, size in zip(offsets(sizes), sizes, strict=True):

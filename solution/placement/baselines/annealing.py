@@ -34,8 +34,8 @@ def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Gener
 
 
 def find_starts(evaluator: Evaluator) -> list[Decision]:
-    """Return the decisions from which searches start. These are the default decision and, if fusion
-    is decided, also the default decision with every legal fusion, as TensorFlow fuses."""
+    """Return the decisions from which searches start: the default one and, if fusion is decided,
+    also with every legal fusion, as TensorFlow fuses."""
     base = evaluator.base
     if "fusion" not in evaluator.tasks:
         return [base]
@@ -50,15 +50,12 @@ def anneal(
     change: Callable[[Evaluator, Decision, np.random.Generator], Decision] = change_one,
     temperatures: tuple[float, float] | None = None,
 ) -> None:
-    """Run simulated annealing with geometric cooling, for `budget` evaluations, but at least one.
+    """Run simulated annealing with geometric cooling, for `budget` evaluations, but at least one;
+    the result is `evaluator.best`. `start`: by default the best of `find_starts`. `change` returns
+    a changed copy.
 
-    The result is `evaluator.best`.
-
-    Args:
-        start: by default the best of `find_starts`, each of which costs an evaluation.
-        change: returns a changed copy of a decision.
-        temperatures: the first and the last, as multiples of the start's seconds (or of the
-            reference, if that is less); by default HOT and COLD divided by the number of nodes.
+    `temperatures`: the first and the last over the start's seconds (or the reference, if less); by
+    default HOT and COLD over the number of nodes.
     """
     random = np.random.default_rng(seed)
     starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]

@@ -13,8 +13,8 @@ SEED = 0
 
 
 def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """Return a decision with these devices, equal priorities and, if `fused`, every legal fusion.
-    With equal priorities, kernels run in the order in which they become ready."""
+    """Return a decision with these devices, equal priorities (kernels run as they become ready)
+    and, if `fused`, every legal fusion."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
 
@@ -25,9 +25,8 @@ def decide_tensorflow(graph: CostGraph) -> Decision:
 
 
 def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> np.ndarray:
-    """Return devices (nodes,): one run of consecutive layers per device, as a person would do.
-    `by_cost`: cut into runs of equal cost; else into runs with equally many layers. A graph without
-    layers is cut into runs of equal cost in topological order."""
+    """Return devices (nodes,): one run of consecutive layers per device, of equal cost or (unless
+    `by_cost`) equally many layers; without layers, by cost in topological order."""
     devices, cost = len(machine), find_tasks(graph, machine).seconds.mean(axis=1)
     stages = graph.stages if (graph.stages >= 0).all() else np.arange(graph.num_nodes)
     # device = floor(devices * cost up to the middle of the stage / total cost), or by number of
@@ -42,12 +41,9 @@ def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> 
 
 
 def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Return devices (nodes,) from METIS, one part of the graph per device.
-
-    Nodes are weighted by time, edges by bytes. METIS needs at least two nodes with a weight in each
-    part, and no part much lighter than the heaviest node; otherwise METIS prints to the terminal.
-    If the graph has no such division into as many parts as devices, it is cut into fewer parts.
-    """
+    """Return devices (nodes,) from METIS, one part of the graph per device. Nodes are weighted by
+    time, edges by bytes. There are fewer parts if one would have below two nodes or be much lighter
+    than the heaviest node, because METIS then prints to the terminal."""
     try:
         import pymetis  # a compiled package, missing on some platforms
     except ImportError as error:

@@ -20,9 +20,8 @@ from solution.domain.neighbours import Neighbours
 
 @njit(cache=True, nogil=True)
 def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
-    """Find when a task's inputs arrive on each device, and the bytes that the task would occupy.
-    Writes the task's rows of `arrivals` (tasks, devices), in seconds, and `needs` (tasks,), in
-    bytes. Inputs without a device would go to the task's device, so their bytes count, too."""
+    """Write the task's rows of `arrivals` (tasks, devices), seconds at which its inputs arrive, and
+    `needs` (tasks,), the bytes that it and its inputs without a device would occupy."""
     for device in range(arrivals.shape[1]):
         arrivals[task, device] = find_arrival(
             task, device, in_start, in_of, placement, end, transfer
@@ -38,16 +37,11 @@ def choose_earliest(
     ready, seconds, transfer, leaders, favourite, placement, free, room, arrivals, needs, early
 ):
     """Return the index in `ready` and the device of the earliest start; device -1: no task fits.
+    Ties go to the first task, then device.
 
-    Ties go to the first task in `ready`, then to the first device.
-
-    A task starts when its inputs have arrived and the device is free. With m-SCT, a task that is a
-    producer's favourite consumer counts as starting earlier on the producer's device, by the
-    transfer that is saved there.
-
-    Args:
-        early: number of tasks in `ready` that may start, or count as starting, before a device is
-            free.
+    A task starts when its inputs have arrived and the device is free; a favourite consumer (m-SCT)
+    counts as earlier on its producer's device, by the transfer saved. `early` is the number of
+    tasks in `ready` that may start, or count so, before a device is free.
     """
     best_index, best_device, earliest = 0, -1, np.inf
     least = free.min()
@@ -72,8 +66,7 @@ def choose_earliest(
 
 @njit(cache=True, nogil=True)
 def choose_fallback_device(task, leaders, placement, room):
-    """Return a device for a task that fits on no device: the device of the task's leader if that is
-    placed already, else the device with most free memory."""
+    """Return the device of a task that fits nowhere: its leader's, or the roomiest."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 
@@ -90,8 +83,7 @@ def insert_sorted(ready, count, ranks, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Return (tasks,): the number of producers that each task waits for. Data without inputs
-    (parameters, constants) gets -1: such data is not scheduled, and no task waits for it."""
+    """Return each task's number of producers (tasks,), without data; -1: data without inputs."""
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
@@ -108,10 +100,9 @@ def schedule_earliest(
 ):
     """Repeatedly schedule the task that can start first; return each task's device, start and end.
 
-    Of tasks that can start equally early, the first in `order` is scheduled. Entries for each task:
-    `leaders`, the task (perhaps itself) whose device it must share; `held`, the bytes that it
-    occupies; `favourite`, the producer on whose device it counts as starting earlier, by the saved
-    transfer (-1: none, as in m-ETF). `memory` is in bytes per device.
+    Of equal tasks, the first in `order` is scheduled. For each task: `leaders`, whose device it
+    must share; `held`, bytes that it occupies; `favourite`, the producer on whose device it counts
+    as starting earlier (-1: none, as in m-ETF). `memory` is in bytes per device.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
@@ -157,9 +148,8 @@ def schedule_earliest(
 
 @njit(cache=True, nogil=True)
 def may_start_early(seconds, favourite, task):
-    """Return True if a task may start, or count as starting, before a device is free. It may start
-    if it takes no time on some device. It counts as starting earlier if it is the favourite
-    consumer of a producer (m-SCT)."""
+    """Return whether a task takes no time on some device, or is a favourite consumer (m-SCT): it
+    may start, or count as starting, before a device is free."""
     return favourite[task] >= 0 or seconds[task].min() == 0
 
 
@@ -173,8 +163,7 @@ def count_down(waiting, readers):
 
 @njit(cache=True, nogil=True)
 def find_unplaced(task, in_start, in_of, leaders, placement):
-    """Return the nodes without a device that get the task's device when the task is scheduled.
-    These are the data that the task reads, the leaders of that data, and the task's leader."""
+    """Return nodes that get the task's device with it: data it reads, their leaders, its leader."""
     reads = in_of[in_start[task] : in_start[task + 1]]
     data = reads[placement[reads] < 0]
     nodes = np.concatenate((data, leaders[data], leaders[task : task + 1]))
@@ -242,8 +231,8 @@ def find_arrival(task, device, in_start, in_of, placement, end, transfer):
 
 @njit(cache=True, nogil=True)
 def find_gap(starts, ends, count, arrival, length):
-    """Find the first gap for the task among the `count` sorted busy intervals of a device. Returns
-    the number of busy intervals before the gap, and the start of the task in seconds."""
+    """Return how many of the device's `count` sorted busy intervals precede the first gap for the
+    task, and the task's start in seconds."""
     low, high = 0, count
     # binary search for the first interval that ends after the arrival; earlier gaps end too early
     while low < high:
@@ -275,16 +264,9 @@ def assign_device(task, device, in_start, in_of, leaders, placement):
 
 @njit(cache=True, nogil=True)
 def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
-    """Schedule the tasks in `order`, each on the device on which it ends first.
-
-    Data without inputs (parameters, constants) goes to the device of its first reader. Returns each
-    task's device, start and end.
-
-    Args:
-        leaders: (tasks,) the task whose device each task shares.
-        fixed: (tasks,) the device on which a task must run; -1: any. The device of the task's
-            leader, if it has one already, takes precedence.
-    """
+    """Schedule tasks in `order`, each where it ends first; return each one's device, start and end.
+    Inputs without producers go to their first reader's device. A task runs on the device of its
+    leader (in `leaders`) if that has one, else on its `fixed` device, -1: any."""
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
     starts, ends = np.zeros((devices, tasks)), np.zeros((devices, tasks))

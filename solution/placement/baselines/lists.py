@@ -10,23 +10,16 @@ from functools import partial
 
 import numpy as np
 
-from solution.placement.baselines.earliest import (
-    Schedule,
-    Tasks,
-    rank_downward,
-    rank_upward,
-    schedule_by_insertion,
-    schedule_earliest,
-)
+from solution.placement.baselines import earliest
 from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import BYTES, LAUNCH, MEMORY, OPERATIONS, Machine
 from solution.placement.simulation.decision import Decision
 
 
-def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
+def find_tasks(graph: CostGraph, machine: Machine) -> earliest.Tasks:
     """Return a list scheduler's tasks: one per node, with its runtimes and its transfer time."""
     transfer = machine.latency + graph.output_bytes / machine.bandwidth
-    return Tasks(cost_alone(graph, machine), transfer, graph.producers, graph.consumers)
+    return earliest.Tasks(cost_alone(graph, machine), transfer, graph.producers, graph.consumers)
 
 
 def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
@@ -39,19 +32,19 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
     return seconds
 
 
-def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
+def plan_heft(tasks: earliest.Tasks, leaders: np.ndarray | None = None) -> earliest.Schedule:
     """Schedule by HEFT: tasks by falling upward rank, each on the device where it ends first. A
     task may fill a gap between two tasks that were scheduled before."""
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
 
 
-def rank_tasks(tasks: Tasks) -> np.ndarray:
+def rank_tasks(tasks: earliest.Tasks) -> np.ndarray:
     """Return upward ranks (tasks,) in seconds, from mean times over the devices, as in the paper. A
     transfer counts in full, because the mean is over pairs of different devices; with a single
     device there is no transfer."""
     mean, transfer = _average(tasks)
-    return rank_upward(mean, transfer, *tasks.consumers)
+    return earliest.rank_upward(mean, transfer, *tasks.consumers)
 
 
 def find_priorities(graph: CostGraph, machine: Machine) -> np.ndarray:
@@ -61,17 +54,17 @@ def find_priorities(graph: CostGraph, machine: Machine) -> np.ndarray:
     return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 
 
-def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
+def _average(tasks: earliest.Tasks) -> tuple[np.ndarray, np.ndarray]:
     return tasks.seconds.mean(axis=1), tasks.transfer * (tasks.seconds.shape[1] > 1)
 
 
-def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
+def plan_cpop(tasks: earliest.Tasks, leaders: np.ndarray | None = None) -> earliest.Schedule:
     """Schedule by CPoP: the critical path goes to the device that runs it fastest. The tasks are
     scheduled when they are ready; of the ready tasks, the one with the largest sum of upward and
     downward rank comes first."""
     mean, transfer = _average(tasks)
-    total = rank_upward(mean, transfer, *tasks.consumers)
-    total += rank_downward(mean, transfer, *tasks.producers)
+    total = earliest.rank_upward(mean, transfer, *tasks.consumers)
+    total += earliest.rank_downward(mean, transfer, *tasks.producers)
     path = _follow(tasks, total)
     device = tasks.seconds[path].sum(axis=0).argmin()
     fixed = np.full(len(total), -1)
@@ -79,7 +72,7 @@ def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
     return _insert(tasks, order_by_readiness(tasks, total), leaders, fixed)
 
 
-def _follow(tasks: Tasks, total: np.ndarray) -> np.ndarray:
+def _follow(tasks: earliest.Tasks, total: np.ndarray) -> np.ndarray:
     """Return the tasks (k,) of a critical path, from a task without inputs to one without readers.
     `total`: (tasks,) sum of upward and downward ranks."""
     sources = np.flatnonzero(tasks.producers.counts() == 0)
@@ -95,7 +88,7 @@ def _by_rank(ranks: np.ndarray) -> np.ndarray:
     return np.lexsort((np.arange(len(ranks)), -ranks))
 
 
-def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
+def order_by_readiness(tasks: earliest.Tasks, priority: np.ndarray) -> np.ndarray:
     """Return the tasks (tasks,) in topological order; ready ones by falling priority."""
     waiting = tasks.producers.counts().tolist()
     starts, nodes = (part.tolist() for part in tasks.consumers)
@@ -113,47 +106,43 @@ def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
 
 
 def _insert(
-    tasks: Tasks, order: np.ndarray, leaders: np.ndarray | None, fixed: np.ndarray | None = None
-) -> Schedule:
+    tasks: earliest.Tasks,
+    order: np.ndarray,
+    leaders: np.ndarray | None,
+    fixed: np.ndarray | None = None,
+) -> earliest.Schedule:
     if fixed is None:
         fixed = np.full(len(order), -1)
     if leaders is None:
         leaders = np.arange(len(order))
     times = tasks.seconds, tasks.transfer, *tasks.producers
-    return Schedule(*schedule_by_insertion(order, *times, leaders, fixed))
+    return earliest.Schedule(*earliest.schedule_by_insertion(order, *times, leaders, fixed))
 
 
 def plan_etf(
-    graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False
-) -> Schedule:
-    """Schedule by m-ETF: choose the ready task and device with room that give the earliest start.
+    graph: CostGraph, machine: Machine, tasks: earliest.Tasks, *, favourites: bool = False
+) -> earliest.Schedule:
+    """Schedule by m-ETF: choose the ready task and device with room that start earliest; ties go to
+    the higher upward rank. If no task fits, the first by rank goes to the roomiest device.
 
-    Ties go to the higher upward rank. If no ready task fits on any device, the task of the highest
-    rank goes to the device with most free memory.
-
-    With `favourites` it is m-SCT, with two differences from the paper. The paper finds each
-    producer's favourite consumer by a linear program, which has a variable per edge, too many for
-    80,000 nodes. Here `find_favourites` chooses them. After a task, the paper keeps the task's
-    device idle for the favourite consumer. Here the favourite consumer counts as starting earlier
-    on that device, by the transfer that is saved.
+    With `favourites` it is m-SCT, but favourite consumers come from `find_favourites`, not from a
+    linear program with a variable per edge (too many for 80,000 nodes); and no device is kept idle
+    for one: it counts as starting earlier there, by the transfer saved.
     """
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
     favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
     order = _by_rank(rank_tasks(tasks))
-    return Schedule(
-        *schedule_earliest(
+    return earliest.Schedule(
+        *earliest.schedule_earliest(
             order, tasks.seconds, tasks.transfer, *tasks.producers, *tasks.consumers, graph.leaders,
             held, machine.table[:, MEMORY].copy(), favourite,
         )
     )  # fmt: skip
 
 
-def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
-    """Return (nodes,): for each node, the producer whose favourite consumer the node is, or -1.
-
-    Each producer has at most one favourite, and each node is the favourite of at most one producer.
-    The producers with the longest transfers choose first, the consumer of the highest upward rank.
-    """
+def find_favourites(graph: CostGraph, tasks: earliest.Tasks) -> np.ndarray:
+    """Return (nodes,): the producer whose favourite consumer each node is, or -1. Favourites are
+    unique both ways. Producers with the longest transfers choose first, the highest rank."""
     consumers, producers = graph.edges.T
     ranks = rank_tasks(tasks)
     favourite, taken = np.full(graph.num_nodes, -1), np.zeros(graph.num_nodes, bool)
@@ -164,7 +153,7 @@ def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
     return favourite
 
 
-def decide(graph: CostGraph, plan: Schedule, *, fused: bool) -> Decision:
+def decide(graph: CostGraph, plan: earliest.Schedule, *, fused: bool) -> Decision:
     """Return a decision with the plan's devices and order; fuse all that is legal if `fused`."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)

@@ -83,8 +83,7 @@ class ImageBuilder(ProgramBuilder):
         return self.add("reduce-window", shape, (tensor,), 9.0 * math.prod(shape))
 
     def join(self, tensors: list[int]) -> int:
-        """Concatenate images along channels; the result has the height and width of the first
-        image."""
+        """Concatenate images along channels; height and width are the first image's."""
         *shape, _ = self.shapes[tensors[0]]
         channels = sum(self.shapes[tensor][-1] for tensor in tensors)
         return self.add("concatenate", (*shape, channels), tensors)
@@ -168,7 +167,7 @@ def _inception_c(program: ImageBuilder, tensor: int) -> int:
 
 def make_amoebanet(cells: int = 18, first: int = 190, last: int = 448) -> CostGraph:
     """Return the graph of AmoebaNet: three runs of normal cells, separated by reductions. A stage
-    is a cell. The channels grow evenly from `first` to `last`, cell by cell."""
+    is a cell; channels grow evenly from `first` to `last`."""
     program = ImageBuilder()
     before = program.convolve(program.data(AMOEBA_BATCH, 112, 112, 3), first // 4, (3, 3), 2)
     tensor = program.convolve(before, first // 2, (3, 3), 2)
@@ -202,8 +201,7 @@ def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int
 
 
 def make_wavenet(stacks: int, layers: int) -> CostGraph:
-    """Return the graph of WaveNet: gated convolutions, whose summed outputs are classified. A stage
-    is a layer."""
+    """Return the graph of WaveNet: gated convolutions, summed and classified; a stage is one."""
     program = ImageBuilder()
     tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
     skipped = None
@@ -222,12 +220,8 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
 
 
 class Lstm:
-    """An LSTM layer; its weights are made once and used at every time step.
-
-    Attributes:
-        state, output: the tensors of the last time step that was added; before the first one, input
-            tensors.
-    """
+    """An LSTM layer; its weights are used at every time step. `state` and `output` are the tensors
+    of the last step that was added; before the first one, input tensors."""
 
     def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:
         self.program, self.batch, self.width = program, batch, width
@@ -236,8 +230,7 @@ class Lstm:
         self.state, self.output = program.data(batch, width), program.data(batch, width)
 
     def step(self, tensor: int) -> int:
-        """Add a time step that reads `tensor`, and return its output. The product has the gates in
-        the order input, forget, cell, output."""
+        """Add a time step that reads `tensor`, and return its output."""
         program, shape = self.program, (self.batch, self.width)
         inputs = program.shapes[tensor][-1]
         joined = program.add("concatenate", (self.batch, inputs + self.width),
@@ -278,8 +271,8 @@ def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
 
 
 def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
-    """Add GNMT's encoder and return its output at each time step. The first layer is bidirectional;
-    the third and later layers have residual connections."""
+    """Add GNMT's encoder (first layer bidirectional, third and later layers residual); return its
+    output at each time step."""
     tensors = _embed(program, GNMT_WORDS, GNMT_BATCH, GNMT_WIDTH, steps)
     for layer in range(layers):
         program.stage = layer
@@ -312,8 +305,8 @@ def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
 
 
 def make_gnmt(layers: int, steps: int = GNMT_STEPS) -> CostGraph:
-    """Return the graph of GNMT: encoder, decoder, softmax; a stage is a layer. The attention is
-    computed from the decoder's first layer and read by all its layers."""
+    """Return the graph of GNMT: encoder, decoder, softmax; a stage is a layer. All layers of the
+    decoder read the attention computed from its first layer."""
     program = ProgramBuilder()
     encoded = _encode(program, layers, steps)
     shape = (GNMT_BATCH, steps, program.shapes[encoded[0]][-1])

@@ -14,16 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.placement.graphs.cost_graph import (
-    ALONE,
-    DATA,
-    FUSION_KINDS,
-    PRODUCT,
-    REDUCTION,
-    Columns,
-    CostGraph,
-    build_cost_graph,
-)
+from solution.placement.graphs import cost_graph
 
 FLOAT_BYTES = 4
 FLOAT_TYPE = 11  # f32: its index in vocabulary.ELEMENT_BYTES
@@ -49,10 +40,10 @@ class ProgramBuilder:
     def add(
         self, opcode: str, shape: Shape, inputs: Sequence[int] = (), operations: float | None = None
     ) -> int:
-        """Add a node and return its index. `operations`: number of arithmetic operations; by
-        default one per element of the output, and none if the node runs no kernel."""
+        """Add a node and return its index. `operations`: by default one per element of the output,
+        and none if the node runs no kernel."""
         number = OPCODE_IDS[opcode]
-        is_data = FUSION_KINDS[number] == DATA
+        is_data = cost_graph.FUSION_KINDS[number] == cost_graph.DATA
         work = 0.0 if is_data else float(math.prod(shape)) if operations is None else operations
         self.opcodes.append(number)
         self.shapes.append(shape)
@@ -157,17 +148,17 @@ class ProgramBuilder:
 
     def _differentiate(self, node: int, operand: int, gradient: int) -> int:
         read = self.inputs[node][operand]
-        shape, kind = self.shapes[read], FUSION_KINDS[self.opcodes[node]]
+        shape, kind = self.shapes[read], cost_graph.FUSION_KINDS[self.opcodes[node]]
         others = [other for at, other in enumerate(self.inputs[node]) if at != operand]
-        if kind == PRODUCT:
+        if kind == cost_graph.PRODUCT:
             opcode = "dot" if self.opcodes[node] == OPCODE_IDS["dot"] else "convolution"
             return self.add(opcode, shape, (gradient, *others), self.operations[node])
-        if kind == REDUCTION:
+        if kind == cost_graph.REDUCTION:
             return self.add("broadcast", shape, (gradient,))
         if self.opcodes[node] == OPCODE_IDS["concatenate"]:
             return self.add("slice", shape, (gradient,))
         # a gather: the gradient has the shape of the gathered rows, not of the whole table
-        if kind == ALONE:
+        if kind == cost_graph.ALONE:
             rows = min(shape, self.shapes[node], key=math.prod)
             return self.add("copy", rows, (gradient,))
         size = math.prod(self.shapes[node])
@@ -175,7 +166,7 @@ class ProgramBuilder:
             return self.add("reduce", shape, (gradient, *others), size)
         return self.add("multiply", shape, (gradient, read))
 
-    def finish(self, name: str) -> CostGraph:
+    def finish(self, name: str) -> cost_graph.CostGraph:
         """Return the graph of all added operations, with their costs."""
         count = len(self.opcodes)
         size = np.array([math.prod(shape) for shape in self.shapes], float) * FLOAT_BYTES
@@ -184,10 +175,12 @@ class ProgramBuilder:
         for node, shape in enumerate(self.shapes):
             shapes[node, : len(shape)] = shape
         opcodes = np.array(self.opcodes, np.uint8)
-        columns = Columns(
-            opcodes, FUSION_KINDS[opcodes], np.array(self.operations), size,
+        columns = cost_graph.Columns(
+            opcodes, cost_graph.FUSION_KINDS[opcodes], np.array(self.operations), size,
             size * np.where(self.trained, COPIES, is_parameter), shapes,
             np.full(count, FLOAT_TYPE, np.uint8), np.array(self.stages, np.int64),
         )  # fmt: skip
         edges = [(node, read) for node, inputs in enumerate(self.inputs) for read in inputs]
-        return build_cost_graph(name, columns, np.array(edges, np.int64), np.array(self.ties))
+        return cost_graph.build_cost_graph(
+            name, columns, np.array(edges, np.int64), np.array(self.ties)
+        )

@@ -23,14 +23,8 @@ MAX_ROUNDS = 48
 
 def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the nodes (nodes,) int64 sorted by depth, then by colour, as the module describes.
-
-    Args:
-        name: the graph's name, for messages.
-        content: (nodes, columns) float64, the properties of each node.
-        edges: (edges, 2) int64, rows [consumer, producer].
-
-    Raises InputError if the edges form a cycle.
-    """
+    `content`: (nodes, columns) float64, properties of nodes. `edges`: rows [consumer, producer].
+    Raises InputError if the edges form a cycle."""
     depths = find_depths(edges, len(content))
     if (depths < 0).any():
         stuck = np.flatnonzero(depths < 0)
@@ -179,15 +173,9 @@ class Columns(NamedTuple):
 def build_cost_graph(
     name: str, columns: Columns, edges: np.ndarray, ties: np.ndarray | None = None
 ) -> CostGraph:
-    """Sort the nodes topologically and return the graph.
-
-    Args:
-        edges: (edges, 2) int64, rows [consumer, producer]; a repeated edge counts once.
-        ties: (nodes,) nodes with the same number share a device; None: no nodes share one.
-
-    Raises:
-        InputError: the edges form a cycle, or a cost is not finite, negative or too large.
-    """
+    """Sort the nodes topologically and return the graph. Nodes with the same number in `ties`
+    (nodes,) share a device. Raises InputError if `edges`, rows [consumer, producer], form a cycle,
+    or a cost is not finite, negative or too large."""
     _check_costs(name, columns)
     count = len(columns.opcodes)
     pairs = np.unique(edges[:, 0] * count + edges[:, 1])

@@ -28,8 +28,7 @@ def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) 
 
 
 def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
-    """Return the decision as the policy's actions: (1, nodes) int64 for each task. An action is a
-    device ("placement"), a priority level ("schedule") or a fusion level ("fusion")."""
+    """Return the decision as actions (1, nodes) int64 by task: devices, priority, fusion levels."""
     actions = {
         "placement": decision.placement[graph.leaders],
         "schedule": find_levels(graph, decision.priorities),
@@ -47,8 +46,8 @@ def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
 
 
 def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
-    """Quantise priorities into PRIORITY_LEVELS levels (nodes,) with about equally many nodes each.
-    Only nodes that run a kernel count; the others get level 0."""
+    """Quantise priorities into PRIORITY_LEVELS levels (nodes,) of about equally many nodes. Nodes
+    that run no kernel get level 0."""
     decided = graph.decides_priority
     levels = np.zeros(graph.num_nodes, np.int64)
     _, ranks = np.unique(priorities[decided], return_inverse=True)
@@ -62,17 +61,11 @@ def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
 def evaluate_repaired(
     evaluator: Evaluator, decision: Decision, most: int = TRIES
 ) -> tuple[Decision, float]:
-    """Evaluate a decision; while a device is overfull, move nodes off it and evaluate again.
+    """Evaluate a decision; while a device is overfull, move nodes off it and evaluate again, at
+    most `most` times. Return the decision evaluated last, and its seconds.
 
-    A repair moves nodes from the most overfull device to the device with the most free memory: the
-    last nodes in topological order, as many as hold about the excess bytes. Without the task
-    placement nothing is repaired.
-
-    Args:
-        most: maximum number of evaluations, 1 or more.
-
-    Returns:
-        the decision that was evaluated last, and its seconds (see Evaluator.evaluate).
+    A repair moves nodes from the most overfull device to the roomiest: the last in topological
+    order, as many as hold about the excess. Without the task placement nothing is repaired.
     """
     decision = evaluator.keep_fixed(decision)
     tries = most if "placement" in evaluator.tasks else 1

@@ -31,13 +31,9 @@ NUM_COLUMNS = 12 + ELEMENT_TYPES + 8 + WAYS * LANDMARKS
 
 
 def find_distances(graph: CostGraph) -> np.ndarray:
-    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks, see the module.
-
-    Distances are counted in edges, and each column is divided by its maximum. A node that cannot be
-    reached counts as one edge further than the furthest reachable node. If several nodes are
-    equally far, the first in canonical order becomes the landmark, so renumbering the nodes changes
-    nothing.
-    """
+    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks, in edges over the
+    column's maximum. A node out of reach counts as one edge further than the furthest one; of
+    equally far nodes the first in canonical order becomes the landmark."""
     count = graph.num_nodes
     consumer, producer = graph.edges.T
     shape, ones = (count, count), np.ones(len(graph.edges))
@@ -55,16 +51,14 @@ def find_distances(graph: CostGraph) -> np.ndarray:
 
 
 def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
-    """Return the length in edges (nodes,) of the shortest path from `start` to each node. A node
-    that cannot be reached gets the largest length + 1."""
+    """Return the edges (nodes,) of shortest paths from `start`; the largest + 1 if unreachable."""
     found: np.ndarray = dijkstra(links, directed, indices=start, unweighted=True)
     there = np.isfinite(found)
     return np.where(there, found, found[there].max() + 1)
 
 
 class Votes(NamedTuple):
-    """Weighted edges between nodes that should share a device. The neighbours of a node vote for
-    their devices; the weights of the votes on one node sum to 1."""
+    """Weighted edges between nodes that should share a device; weights on one node sum to 1."""
 
     to: Tensor  # (votes,) int64: the node whose device is voted on
     of: Tensor  # (votes,) int64: the neighbour that votes
@@ -112,9 +106,9 @@ def find_inputs(graph: CostGraph) -> Inputs:
 
 
 def _find_votes(graph: CostGraph) -> Votes:
-    """Return two votes per edge: each end votes for its device as the device of the other end. A
-    vote's weight is proportional to the cube root of the tensor's bytes. Bytes themselves would
-    silence all but the largest tensors; their logarithm hardly distinguishes tensors."""
+    """Return two votes per edge: each end votes for its device as the other end's, with a weight
+    proportional to the cube root of the tensor's bytes. (Bytes would silence all but the largest
+    tensors; logarithms hardly distinguish them.)"""
     # weight of a vote = cbrt(bytes of the edge) / sum of cbrt(bytes) of the receiver's edges
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
@@ -127,9 +121,8 @@ def _find_votes(graph: CostGraph) -> Votes:
 
 
 def _find_columns(graph: CostGraph) -> np.ndarray:
-    """Return the columns (nodes, NUM_COLUMNS) float32 that describe each node. In this order:
-    logarithms of sizes, element type (one-hot), depth and kind of the operation, distances from
-    landmarks."""
+    """Return the columns (nodes, NUM_COLUMNS) float32 of each node: logarithms of sizes, element
+    type (one-hot), depth and kind of the operation, distances from landmarks."""
     count, consumers = graph.num_nodes, graph.consumers.counts()
     sizes = [
         graph.operations, graph.output_bytes,

@@ -33,17 +33,10 @@ SIZES = {
 class PolicySettings:
     """Settings of the policy network. The shipped policy has fewer layers, and one round.
 
-    The architecture is the GO paper's, except that there is no dropout and no value net, and that
-    neighbours vote on devices, which is an addition.
-
-    Attributes:
-        topology: "sage" for GraphSage along the edges, or "none" for a layer on each node alone.
-        attention: "segments", "lstm" for a recurrent net along the nodes, "none" for a layer on
-            each node alone.
-        modulation: factors of channels from the mean of all nodes ("graph"), from each node
-            ("node"), or none ("none").
-        rounds: how often all tasks are decided; each round after the first reads the probabilities
-            of the one before.
+    The architecture is the GO paper's, without dropout and value net; neighbours' votes on devices
+    (`agreement`) are an addition. `topology`, `attention` and `modulation` have ablations: "none"
+    (each node alone), an "lstm" along the nodes, factors of each "node" instead of the "graph".
+    Each of the `rounds` decides all tasks, and reads the probabilities of the round before.
     """
 
     tasks: tuple[str, ...] = TASKS  # in the order in which they are decided
@@ -81,14 +74,11 @@ class PolicySettings:
 class PolicyTraining:
     """Settings of PPO.
 
-    Attributes:
-        graphs: graphs per update, one after the other: `samples` decisions and `epochs` steps on
-            one graph, then the next.
-        ratio: the probability ratio that is clipped, per task of a decision: "mean", the geometric
-            mean over its nodes; "graph", the product over them; "node", each node's.
-        clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off; with one epoch,
-            that is REINFORCE.
-        repair: repair decisions that overfill a device; else they get the penalty as reward.
+    The probability `ratio` is the geometric mean over a decision's nodes ("mean"), the product over
+    them ("graph"), or each node's ("node"); it is clipped to 1 - clip ... 1 + clip. With clip=0 and
+    one epoch it is REINFORCE. Each of the `graphs` of an update gets `samples` decisions and
+    `epochs` steps. With `repair`, decisions that overfill a device are repaired; else they get the
+    penalty.
     """
 
     updates: int = 1000  # maximum number of updates

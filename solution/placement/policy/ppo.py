@@ -20,24 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from solution.features.nodes import fit_scaler
-from solution.models.nets.checkpoint import (
-    flatten_optimizer,
-    load_checkpoint,
-    restore_optimizer,
-    save_checkpoint,
-    seal_tensors,
-    with_prefix,
-    without_prefix,
-)
+from solution.models.nets import checkpoint
 from solution.placement.evaluation import Evaluator
-from solution.placement.policy.decisions import (
-    TRIES,
-    evaluate_repaired,
-    find_fixed,
-    make_decision,
-    pack_decision,
-    unpack_decision,
-)
+from solution.placement.policy import decisions
 from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.network import Policy, PolicyChoice
 from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
@@ -45,15 +30,8 @@ from solution.system.files import make_folder
 
 
 def find_gain(change: Tensor, advantages: Tensor, ratio: str, clip: float) -> Tensor:
-    """Return the mean of PPO's clipped surrogate objective.
-
-    Args:
-        change: (decisions, nodes) change of the log probability of each node's action.
-        advantages: (decisions,) how much better each decision was than the others.
-        ratio: the ratio that is clipped: "mean", the geometric mean over a decision's nodes;
-            "graph", the product over them; "node", each node's.
-        clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off.
-    """
+    """Return the mean of PPO's clipped surrogate objective. `change`: (decisions, nodes) change of
+    each log probability. `advantages`: (decisions,). `ratio`, `clip`: see PolicyTraining."""
     if ratio == "graph":
         change = change.sum(dim=1, keepdim=True)
     elif ratio == "mean":
@@ -81,8 +59,8 @@ Watch = Callable[[Update], object]
 
 
 class Trainer:
-    """Train a policy by PPO on some graphs; the same settings give the same policy. `budget`:
-    maximum number of evaluations that each evaluator has counted at the end; None: no maximum."""
+    """Train a policy by PPO on some graphs; the same settings give the same policy. `budget`: most
+    evaluations that an evaluator has counted at the end."""
 
     def __init__(
         self,
@@ -101,13 +79,9 @@ class Trainer:
     def train(
         self, watch: Watch = lambda _: None, folder: Path | None = None, every: int = 10
     ) -> None:
-        """Make the updates that are left.
-
-        Args:
-            watch: called with the statistics of each update of a graph.
-            folder: for a checkpoint after each `every` updates; an interrupted training resumes
-                from the last one and makes the same decisions.
-        """
+        """Make the updates that are left; `watch` gets the statistics of each. A checkpoint is
+        written to `folder` after each `every` updates; an interrupted training resumes from it and
+        makes the same decisions."""
         if folder is not None:
             self.resume(folder)
         while not self.is_done:
@@ -131,7 +105,7 @@ class Trainer:
     def _learn(self, evaluator: Evaluator) -> Update:
         began, settings = time.perf_counter(), self.settings
         inputs, devices = find_inputs(evaluator.graph), len(evaluator.machine)
-        fixed = find_fixed(evaluator)
+        fixed = decisions.find_fixed(evaluator)
         with torch.no_grad():
             drawn = self.policy(inputs, devices, settings.samples, generator=self.generator,
                                 fixed=fixed)  # fmt: skip
@@ -154,10 +128,12 @@ class Trainer:
 
     def _reward(self, evaluator: Evaluator, drawn: dict[str, PolicyChoice], number: int) -> float:
         later = self.settings.samples - number - 1  # decisions still to come, one evaluation each
-        left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
-        most = min(TRIES, left) if self.settings.repair else 1
-        decision = make_decision(evaluator.base, drawn, number)
-        seconds = evaluate_repaired(evaluator, decision, most)[1]
+        left = (
+            decisions.TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
+        )
+        most = min(decisions.TRIES, left) if self.settings.repair else 1
+        decision = decisions.make_decision(evaluator.base, drawn, number)
+        seconds = decisions.evaluate_repaired(evaluator, decision, most)[1]
         return evaluator.reward(seconds, self.settings.penalty)
 
     def _find_loss(
@@ -167,8 +143,8 @@ class Trainer:
         decides: dict[str, Tensor],
         advantages: Tensor,
     ) -> tuple[Tensor, float]:
-        """Return the loss of `choices`, and the mean entropy per node in nats. `before`: log
-        probabilities (decisions, nodes) per task when the actions were sampled."""
+        """Return the loss of `choices`, and the mean entropy per node in nats, given the log
+        probabilities `before` (decisions, nodes) per task when the actions were sampled."""
         settings = self.settings
         weight = settings.entropy * (1 - self.done / settings.updates)
         loss, entropies = torch.zeros(()), []
@@ -188,34 +164,38 @@ class Trainer:
         """Write a checkpoint of the policy, the optimizer, the random state and the evaluations."""
         make_folder(folder)
         tensors = {
-            **with_prefix("policy.", self.policy.state_dict()),
-            **with_prefix("optimizer.", flatten_optimizer(self.optimizer)),
+            **checkpoint.with_prefix("policy.", self.policy.state_dict()),
+            **checkpoint.with_prefix("optimizer.", checkpoint.flatten_optimizer(self.optimizer)),
             "generator": self.generator.get_state(),
         }
         for index, evaluator in enumerate(self.evaluators):
             if evaluator.best is not None:
-                tensors |= pack_decision(f"best.{index}.", evaluator.best)
+                tensors |= decisions.pack_decision(f"best.{index}.", evaluator.best)
         curves = [evaluator.curve for evaluator in self.evaluators]
-        save_checkpoint(folder, tensors, {"fit": self._name, "done": self.done, "curves": curves})
+        checkpoint.save_checkpoint(
+            folder, tensors, {"fit": self._name, "done": self.done, "curves": curves}
+        )
 
     def resume(self, folder: Path) -> None:
         """Resume from a checkpoint of the same training, if there is one."""
-        found = load_checkpoint(folder, self._name)
+        found = checkpoint.load_checkpoint(folder, self._name)
         if found is None:
             return
         tensors, record = found
-        self.policy.load_state_dict(without_prefix("policy.", tensors))
-        restore_optimizer(self.optimizer, without_prefix("optimizer.", tensors))
+        self.policy.load_state_dict(checkpoint.without_prefix("policy.", tensors))
+        checkpoint.restore_optimizer(
+            self.optimizer, checkpoint.without_prefix("optimizer.", tensors)
+        )
         self.generator.set_state(tensors["generator"])
         self.done = record["done"]
         curves = zip(self.evaluators, record["curves"], strict=True)
         for index, (evaluator, curve) in enumerate(curves):
-            evaluator.restore(unpack_decision(f"best.{index}.", tensors), curve)
+            evaluator.restore(decisions.unpack_decision(f"best.{index}.", tensors), curve)
 
     def _describe(self) -> str:
         """Return a fingerprint of the settings and the initial policy, to recognise checkpoints."""
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.evaluators]
-        begin = seal_tensors(self.policy.state_dict(), "")
+        begin = checkpoint.seal_tensors(self.policy.state_dict(), "")
         settings = asdict(self.settings), asdict(self.policy.settings)
         return repr((*settings, graphs, self.budget, begin))
 

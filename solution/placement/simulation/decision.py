@@ -16,12 +16,11 @@ PRIORITY_LEVELS = 20
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A device, a priority and a fusion level for every node.
+    """A device, a priority and a fusion level for every node. A node runs on its leader's device
+    (CostGraph.leaders). A device runs the ready kernel of the highest priority; a fused kernel has
+    its nodes' highest.
 
-    A node runs on the device of its leader (CostGraph.leaders). Of the kernels that are ready, a
-    device runs the one of highest priority; a fused kernel has the highest priority of its nodes.
-    Nodes are fused into their consumers in the order of falling levels; at one level, consumers
-    before producers.
+    Nodes are fused into their consumers by falling level; at one level, consumers first.
     """
 
     placement: np.ndarray  # (nodes,) int64: device of each node
@@ -62,8 +61,7 @@ class Timeline:
 
 
 def default_decision(graph: CostGraph, device: int = 0) -> Decision:
-    """Return a decision: all nodes on one device, equal priorities, nothing fused. With equal
-    priorities, kernels run in the order in which they become ready."""
+    """Return a decision with all nodes on one device, unfused and with equal priorities."""
     zeros = np.zeros(graph.num_nodes, np.int64)
     return Decision(zeros + device, zeros.astype(np.float64), zeros)
 
@@ -91,15 +89,8 @@ def _check_range(graph: CostGraph, what: str, values: np.ndarray, count: int) ->
 
 
 def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) -> None:
-    """Raise InputError if the given fusions cannot run.
-
-    They cannot run if one is split over devices, if one fuses a node that runs no kernel, or if
-    fusions wait for each other.
-
-    Args:
-        placement: (nodes,) device of each node.
-        groups: (nodes,) number of each node's fusion; nodes with the same number are fused.
-    """
+    """Raise InputError if the fusions `groups` (nodes,), equal numbers being fused, cannot run: one
+    is split over devices or has a node without kernel, or they wait for each other."""
     placement = placement[graph.leaders]
     names, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
     sizes = np.bincount(inverse)

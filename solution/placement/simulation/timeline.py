@@ -66,8 +66,7 @@ def _event(name: str, row: int, start: float, end: float, facts: dict[str, int])
 
 
 def draw_timeline(graph: CostGraph, machine: Machine, line: Timeline, path: Path) -> None:
-    """Draw kernels as bars, a row per device, and below them the transfers that it sends. Of more
-    than MAX_BARS kernels, only the longest are drawn."""
+    """Draw kernels as bars, a row per device, above its transfers; at most MAX_BARS kernels."""
     from matplotlib.figure import Figure
 
     kernels = find_kernels(graph, line)

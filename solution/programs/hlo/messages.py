@@ -46,14 +46,9 @@ MESSAGES = _make_classes()  # message classes, by their names in hlo.proto
 
 
 def read_records(path: Path) -> list[Any]:
-    """Return the TuningRecord messages of a file; a bare module becomes a record without runs
-    (measured configurations).
-
-    A file does not state its form. So several records, one record and a module are tried in this
-    order, and the first form that contains instructions is taken.
-
-    Raises InputError if the file has none of these forms, is truncated, or is too large.
-    """
+    """Return a file's TuningRecord messages; a bare module is one without runs. A file does not
+    state its form: the first of several records, one, and a module, that has instructions, is
+    taken. Raises InputError if there is none, or it is truncated or too large."""
     data = _read(path)
     defects = []
     for read in (_read_tuning_records, _read_tuning_record, _read_module):
@@ -117,8 +112,7 @@ def _is_module(module: Any) -> bool:
 
 
 def check_sizes(module: Any, name: str) -> None:
-    """Raise InputError if a tensor of the module has a dimension of unknown size. A dimension with
-    an upper bound counts as known: the bound is its size."""
+    """Raise InputError if a dimension is of unknown size, without even an upper bound."""
     for instruction in instructions(module):
         if _has_unknown_size(instruction.shape):
             what = f"the {instruction.opcode} {instruction.name}".strip()
@@ -137,7 +131,6 @@ def _has_unknown_size(shape: Any) -> bool:
 
 
 def instructions(module: Any) -> Iterator[Any]:
-    """Yield the instructions of all computations of a message Module, in the order of a graph's
-    nodes."""
+    """Yield a message Module's instructions in the order of a graph's nodes."""
     for computation in module.computations:
         yield from computation.instructions

@@ -42,8 +42,7 @@ class Nodes:
 
 
 def read_nodes(module: Any) -> Nodes:
-    """Return the graph of a message Module. Raises InvalidGraphError if an instruction or
-    computation that is referred to is missing, or if two instructions have one id."""
+    """Return a Module's graph; InvalidGraphError for missing references or doubled ids."""
     rows = [
         describe(instruction, is_root=instruction.id == computation.root_id)
         for computation in module.computations
@@ -97,8 +96,7 @@ def first(values: Sequence[int], length: int, missing: int = 0) -> list[int]:
 
 
 def summarise(values: Sequence[int], length: int) -> list[int]:
-    """Return the first `length` values (filled up with 0), then the sum and the product of all
-    values."""
+    """Return the first `length` values (filled up with 0), and all values' sum and product."""
     product = 1
     # wrap after each factor, because the whole product may have millions of digits
     for value in values:
@@ -141,8 +139,7 @@ def _describe_convolution(numbers: Any) -> list[int]:
 
 
 def _describe_dot(instruction: Any) -> list[list[int]]:
-    """Return the dimensions that a dot sums in its left and right operand; -1 for other
-    instructions."""
+    """Return the dimensions that a dot sums in its operands; -1 of other instructions."""
     numbers = instruction.dot
     lists = [numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions]
     is_dot = instruction.opcode == "dot"
@@ -151,8 +148,7 @@ def _describe_dot(instruction: Any) -> list[list[int]]:
 
 
 def find_places(module: Any) -> dict[int, int]:
-    """Return the node numbers of a message Module's instructions, by instruction id. Raises
-    InvalidGraphError if two instructions have the same id."""
+    """Return node numbers by instruction id; InvalidGraphError if two are equal."""
     nodes: dict[int, int] = {}
     for node, instruction in enumerate(instructions(module)):
         if nodes.setdefault(instruction.id, node) != node:
@@ -161,8 +157,7 @@ def find_places(module: Any) -> dict[int, int]:
 
 
 def _find_edges(module: Any) -> np.ndarray:
-    """Return the edges (edges, 2) from each instruction to its operands and called roots, sorted. A
-    row is [consumer, producer]; a called root is the root of a computation that it calls."""
+    """Return sorted edges (edges, 2), [consumer, producer], to operands and called roots."""
     nodes = find_places(module)
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges = []

@@ -66,17 +66,15 @@ class Record:
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:
-    """Return the records of a protobuf file as graphs. `collection_name`: the collection of layout
-    graphs, such as layout:xla:random, which is the default; tile graphs belong to tile:xla. Raises
-    InputError if the file is no such protobuf or truncated, or a record is no graph."""
+    """Return a protobuf file's records as graphs, layouts in `collection_name` (default:
+    layout:xla:random). Raises InputError if it is no such protobuf, truncated, or no graph."""
     return make_records(path, read_records(path), collection_name)
 
 
 def make_records(
     path: Path, messages: Sequence[Any], collection_name: str | None = None
 ) -> list[Record]:
-    """Return TuningRecord messages as graphs, like read_module_file. `path`: the file of the
-    messages. Raises InputError if a record is no graph."""
+    """Return a file's TuningRecord messages as graphs, like read_module_file."""
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))
@@ -123,9 +121,8 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
-    """Return "layout" or "tile", the usable runs, and the number of runs that have a configuration.
-    A run is one configuration and what was measured for it. Usable are the timed runs; if none was
-    timed, the runs that did not fail."""
+    """Return "layout" or "tile", the usable runs (timed or, without any, not failed), and the
+    number with a configuration."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -151,8 +148,7 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """Return the tiles (configs, 24) float32 of runs (measured configurations). A row has six
-    sizes, their sum and their product for the kernel, then for the output, then for the input."""
+    """Return tiles (configs, 24) float32: six sizes, sum, product of kernel, output, input."""
     rows = []
     for run in runs:
         sizes = run.tile.sizes
@@ -167,8 +163,7 @@ def _summarise_tile(bounds: Sequence[int]) -> list[int]:
 
 
 def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
-    """Return Graph's fields for options; {} if no run has options. A run without options has the
-    compiler's defaults."""
+    """Return Graph's fields for options, defaults where a run has none; {} if no run has any."""
     if not any(run.HasField("options") for run in runs):
         return {}
     names = find_option_set(message.option_names)  # the CPU's options if the record names none
@@ -185,13 +180,7 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """Return a Codebook of the runs' layouts; without runs, of one configuration that sets no
-    layouts.
-
-    Args:
-        runs: measured configurations, as messages of the record.
-        nodes: number of configurable nodes.
-    """
+    """Return a Codebook of the runs' layouts of `nodes` configurable nodes, or of unset ones."""
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
     if not runs:
         encoder.add(np.full((1, nodes, NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8))
@@ -207,8 +196,7 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
 
 
 def _layout_rows(run: Any, nodes: int) -> list[tuple[int, ...]]:
-    """Return, for each configurable node, the 18 numbers of its layouts in one run, that is, in one
-    measured configuration."""
+    """Return the 18 numbers of each configurable node's layouts in a run."""
     given = run.layout.layouts.nodes
     if len(given) != nodes:
         raise InvalidGraphError([f"a run has layouts for {len(given)} of {nodes} nodes"])
@@ -226,8 +214,7 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
 
 
 def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Iterator[Any]]:
-    """Return a context with an iterator over the records; it shows progress if there are
-    several."""
+    """Return a context of an iterator over records that shows progress of several."""
     if len(named) == 1:
         return nullcontext(iter(named))
     # Imported only here, because it imports rich, which a file with one record does not need.
@@ -237,9 +224,8 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
-    """Return the names of a file's records: the file's name if there is one record. Several records
-    are named by their modules' names and fingerprints, as in the competition. Names are made safe
-    for file systems, and equal names are numbered."""
+    """Return the names of a file's records: the file's of one; of several, modules' names and
+    fingerprints, safe for file systems and numbered if equal."""
     if len(messages) == 1:
         return [make_safe(path.stem)]
     names = [make_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]
@@ -265,9 +251,8 @@ def _signed(fingerprint: int) -> int:
 
 
 def write_record(record: Record, folder: Path, split: str | None = None) -> Path:
-    """Write a record's graph as an npz file below `folder`, atomically; return the file's path.
-    Layouts are expanded and written a block at a time. `split`: train, valid or test; by default
-    train if there are labels, otherwise test."""
+    """Write a record's graph as npz below `folder`, atomically, and return its path. `split`:
+    train, valid or test; by default train with labels, else test."""
     graph = record.graph
     chosen = split or ("test" if graph.runtimes is None else "train")
     path = folder / "npz" / graph.collection.folder / chosen / f"{graph.name}.npz"

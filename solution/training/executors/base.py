@@ -55,10 +55,7 @@ class Executor(Protocol):
 
     @property
     def gpu_share(self) -> float:
-        """The fraction of a GPU requested for each net.
-
-        0: none is requested, and a net uses the GPUs that its process sees.
-        """
+        """The fraction of a GPU for each net; 0: none is requested, nets use what they see."""
         ...
 
     @property
@@ -75,17 +72,8 @@ class Executor(Protocol):
         ...
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = ...) -> None:
-        """Run all tasks.
-
-        Args:
-            work: the function that runs a task.
-            watch: the progress display.
-            keep: called in this process with the number and the result of each task.
-
-        Raises:
-            InputError: a process was killed. An error of a task is raised once the other tasks are
-                stopped.
-        """
+        """Run `work` on all tasks; `keep` gets each one's number and result in this process. Raises
+        InputError if a process was killed, and tasks' errors when the others are stopped."""
         ...
 
 
@@ -133,8 +121,7 @@ class Throttled:
         self._send()
 
     def __call__(self, *given: Any, **named: Any) -> None:
-        """Forward the report if REPORT_SECONDS have passed since the last forwarded one, or if the
-        report has a new best score."""
+        """Forward the report if it has a new best score or REPORT_SECONDS have passed."""
         score, now = FitProgress(*given, **named).score, time.monotonic()
         is_best = score is not None and (self._best is None or score > self._best)
         if is_best or now >= self._next:

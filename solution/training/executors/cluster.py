@@ -32,6 +32,7 @@ from solution.system.files import holding
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 from solution.system.wording import count, how_to_install
+from solution.training.executors import probing
 from solution.training.executors.base import (
     Executor,
     Keep,
@@ -43,13 +44,6 @@ from solution.training.executors.base import (
     forget,
 )
 from solution.training.executors.local import LocalExecutor, limit_threads
-from solution.training.executors.probing import (
-    check_cluster,
-    check_cluster_address,
-    explain_silence,
-    find_head,
-    probe,
-)
 from solution.training.jobs import Job, split_loaded
 from solution.training.plan import Plan
 from solution.training.sites import train_away
@@ -92,8 +86,7 @@ def identify_code() -> dict[str, str]:
 
 
 def do(box: list[RunContext], number: int, arguments: tuple[Any, ...]) -> Any:
-    """Run a task on a node, and return its result. Raises InputError if this node has other code or
-    other libraries than the driver."""
+    """Run a task on a node; InputError if its code or libraries are not the driver's."""
     (context,) = box
     _compare_code(context.code)
     limit_threads(max(1, int(os.environ.get("OMP_NUM_THREADS") or 1)))
@@ -143,13 +136,8 @@ SETTINGS = {  # defaults for environment variables
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """Runs tasks on the nodes of a Ray cluster.
-
-    Args:
-        address: auto or HOST:PORT of the cluster; None: start one here, and stop it afterwards.
-        workers: number of cores of a cluster that is started here; None: all.
-        gpu_share: fraction of a GPU requested per net; 1: nets never share a GPU.
-    """
+    """Runs tasks on a Ray cluster at `address` (auto, HOST:PORT, or None: started here with
+    `workers` cores and stopped afterwards); a net gets `gpu_share` of a GPU."""
 
     address: str | None = None
     workers: int | None = None
@@ -165,13 +153,11 @@ class RayExecutor:
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def open(self) -> AbstractContextManager[Any]:
-        """Stay connected to the cluster during the block; without an address, start one for the
-        block."""
+        """Stay connected during the block to the cluster, perhaps started for it."""
         return join_cluster(self.address, self.workers)
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
-        """Train jobs; see Executor. Experiments that were made in memory are trained on this
-        machine."""
+        """Train jobs; see Executor. Experiments made in memory are trained on this machine."""
         loaded, made = split_loaded(jobs)
         train_away(self, loaded, plan, run, watch)
         LocalExecutor(1).train(made, plan, run, watch)
@@ -184,17 +170,14 @@ class RayExecutor:
 
 
 def choose_executor(
-    kind: str,
-    address: str | None = None,
-    workers: int | None = None,
-    gpu_share: float = 1.0,
+    kind: str, address: str | None = None, workers: int | None = None, gpu_share: float = 1.0
 ) -> Executor:
-    """Return the executor that the user names. Raises InputError if the executor or the cluster
-    does not exist, or if an address or a share of a GPU is given without a cluster."""
+    """Return the executor that the user names. Raises InputError if it or the cluster does not
+    exist, or address or GPU share are given without a cluster."""
     if kind not in (LOCAL, RAY):
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
     if kind == RAY:
-        check_cluster(address)
+        probing.check_cluster(address)
         return RayExecutor(address, workers, gpu_share)
     if address is not None:
         raise InputError(f"The address {address} is of a cluster: choose the executor {RAY}.")
@@ -277,9 +260,9 @@ class _Running:
 
 
 def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
-    """Return the task's needs, limited to what one node has; Ray would wait forever for more. If no
-    node with CPUs exists yet, as in a growing cluster, cores and memory are not limited. Raises
-    InputError if the cluster has GPUs, but no node with CPUs has as many as the task needs."""
+    """Return the task's needs, limited to what one node has (Ray would wait forever); cores and
+    memory are not limited before a node with CPUs exists. Raises InputError if no such node has
+    enough GPUs."""
     needs = task.needs
     if not any(node.get("GPU") for node in nodes):  # without any GPU nets are trained on the CPU
         needs = replace(needs, gpus=0.0)
@@ -305,14 +288,8 @@ def describe_needs(needs: Needs) -> dict[str, Any]:
 
 @contextmanager
 def join_cluster(address: str | None, workers: int | None = None) -> Iterator[Any]:
-    """Yield the module `ray`, connected to a cluster; a nested block uses the same connection.
-
-    Args:
-        address: auto or HOST:PORT of the cluster; None: start one here, and stop it afterwards.
-        workers: number of cores of a cluster that is started here; None: all.
-
-    Raises InputError if Ray is not installed, or no cluster answers.
-    """
+    """Yield the module `ray`, connected to a cluster as in RayExecutor; nested blocks share the
+    connection. Raises InputError if Ray is not installed, or no cluster answers."""
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield sys.modules["ray"]
         return
@@ -340,8 +317,7 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
 
 @contextmanager
 def _own_folder() -> Iterator[Path]:
-    """Yield a temporary folder for a Ray that is started here, and remove it afterwards. A folder
-    in use is locked. Folders without a lock were left by killed commands, and are removed."""
+    """Yield a temporary, locked folder for a Ray started here; remove killed commands', too."""
     for left in filter(Path.is_dir, SHORT.glob(f"{OWN}*")):
         with suppress(OSError), holding(left) as is_left:
             if is_left:
@@ -356,9 +332,8 @@ def _own_folder() -> Iterator[Path]:
 
 @cache
 def _make_private() -> dict[str, str]:
-    """Return settings that keep other users out of a local cluster: a random token, which is never
-    written to disk. Ray reads the settings once per process, so the token stays the same. If Ray
-    was imported before, its settings cannot change any more, and an empty dict is returned."""
+    """Return settings that keep others out of a local cluster: a random token, never on disk. Ray
+    reads them once per process; {} if it was imported before."""
     if "ray" in sys.modules:
         return {}
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -384,14 +359,14 @@ def _connect(ray: Any, address: str | None, workers: int | None, folder: Path | 
             _system_config={"task_oom_retries": RETRIES}, **quiet,
         )  # fmt: skip
         return
-    check_cluster_address(address)
+    probing.check_cluster_address(address)
     try:
-        probe(find_head(address))
+        probing.probe(probing.find_head(address))
         ray.init(address=address, **quiet)
     except InputError:
         raise
     except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
-        raise explain_silence(ray, address, error) from error
+        raise probing.explain_silence(ray, address, error) from error
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     resources = ray.cluster_resources()
     say(

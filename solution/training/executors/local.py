@@ -43,9 +43,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def count_slots() -> int:
-    """Return how many models can be fitted at once: one per core, limited by the memory. On a
-    machine with GPUs, a fit needs two cores, because the CPU prepares the steps of a net on a GPU.
-    The number is then also limited by the GPUs' memory, but it is at least one per GPU."""
+    """Return how many models can be fitted at once: one per core (two with GPUs, where the CPU
+    prepares steps), limited by memory, and by the GPUs' memory to at least one per GPU."""
     gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
         cores = min(cores // CORES_OF_A_FIT, gpus * (find_smallest_memory() // BYTES_ON_A_GPU))
@@ -75,8 +74,7 @@ class LocalExecutor:
         return nullcontext()
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
-        """Train jobs; see Executor. Other processes cannot load experiments made in memory, so
-        these are trained in this process."""
+        """Train jobs; see Executor. Experiments made in memory are trained in this process."""
         loaded, made = split_loaded(jobs)
         train_here(self, loaded, plan, run, watch)
         train_here(LocalExecutor(1), made, plan, run, watch)
@@ -123,11 +121,7 @@ _task_work: Work
 
 
 def _begin(
-    messages: "Queue[Any]",
-    slots: "Synchronized[int]",
-    count: int,
-    gpus: int,
-    work: Work,
+    messages: "Queue[Any]", slots: "Synchronized[int]", count: int, gpus: int, work: Work
 ) -> None:
     global _messages, _task_work
     _messages, _task_work = messages, work

@@ -19,8 +19,7 @@ SETTINGS, FRAME = 4, 9
 
 
 def check_cluster(address: str | None) -> None:
-    """Raise InputError unless Ray is installed, and a cluster answers at an address HOST:PORT. The
-    addresses None and auto are not probed."""
+    """Raise InputError unless Ray is installed and a cluster answers (None, auto: not probed)."""
     if find_spec("ray") is None:
         raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
     if address is not None:
@@ -64,16 +63,14 @@ def probe(address: str) -> None:
 
 
 def find_head(address: str) -> str:
-    """Return the address that Ray uses for `auto` and for names of this machine. Raises OSError or
-    ValueError if Ray finds no cluster."""
+    """Return Ray's address for `auto` or this machine; OSError or ValueError without a cluster."""
     from ray._private.services import canonicalize_bootstrap_address
 
     return str(canonicalize_bootstrap_address(address) or address)
 
 
 def explain_silence(ray: Any, address: str, error: Exception) -> InputError:
-    """Return the error to show if Ray could not connect; the message says if a token is rejected.
-    `error`: the exception that Ray raised."""
+    """Return the error to show for Ray's `error`; it says if a token is rejected."""
     if not isinstance(error, ray.exceptions.RayError):
         error = _ask(ray, address) or error
     if type(error).__name__ == "AuthenticationError":
@@ -89,8 +86,7 @@ def _name_silence(address: str, error: Exception) -> InputError:
 
 
 def _ask(ray: Any, address: str) -> Exception | None:
-    """Return the error that the cluster's head service raises on a connection; None if it raises
-    none."""
+    """Return the error that the cluster's head service raises on a connection, or None."""
     try:
         ray._raylet.GcsClient(address=find_head(address))
     except (ray.exceptions.RayError, OSError, ValueError) as error:
