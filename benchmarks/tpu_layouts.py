@@ -3,9 +3,11 @@
     python -m benchmarks.tpu_layouts FOLDER                     # 10 programs of each family
     python -m benchmarks.tpu_layouts FOLDER --programs 2 --configs 9 --target tpu:v5e
     python -m benchmarks.tpu_layouts FOLDER --only-show         # the tables of existing results
+    python -m benchmarks.tpu_layouts FOLDER --passes --module real.pb ...
 
-Programs are those of solution.collecting.families, and the modules given with --module. An
-interrupted run resumes with the same command. With the extra `tpu`.
+Programs are those of solution.collecting.families, and the modules given with --module. With
+--passes, only the passes over HLO run, on the modules alone: no estimates, no machine code. An
+interrupted run resumes with the same command, except --passes. With the extra `tpu`.
 """
 
 import argparse
@@ -19,23 +21,36 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.tpu_propagation import compile_one
 from solution.collecting.collect import Settings
 from solution.collecting.families import FAMILIES, write_programs
 from solution.collecting.journal import CANDIDATE_FILE, SOUND, STATE
 from solution.collecting.program_space import LAYOUTS
 from solution.collecting.records import Destination
 from solution.collecting.session import collect_programs
+from solution.collecting.space import draw_new, name_config
 from solution.collecting.target import parse_target
+from solution.collecting.tpu.asking import (
+    TAKEN,
+    UNTAKEN,
+    compare_with_asked,
+    find_fixed_boundary,
+)
+from solution.collecting.tpu.forking import serve_tpu
+from solution.collecting.tpu.labelling import LEARN_EVERY, find_ignored
+from solution.collecting.tpu.reading import Reader
 from solution.collecting.tpu.space import PROBES, make_tpu_space
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program, name_program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import write_json
+from solution.system.scratch import ScratchFolder
 from solution.system.terminal import say
 
 COLLECTION = "layout:xla:random"
 MINUTES = 24 * 60.0
+SECONDS = 600.0  # limit of a compilation
 FAILED = "failed.json"  # by program, why it does not compile unchanged
 MEASURED = 10  # configurations of a program after which seconds are reported
 
@@ -49,7 +64,11 @@ def main() -> None:
     parser.add_argument("--target", default="tpu:v3")
     parser.add_argument("--module", type=Path, nargs="*", default=[], help="other programs")
     parser.add_argument("--only-show", action="store_true")
+    parser.add_argument("--passes", action="store_true", help="the passes alone, of --module")
     options = parser.parse_args()
+    if options.passes:
+        _show_passes(options.module, options.configs, options.target)
+        return
     out = Destination(options.folder / options.target.replace(":", "-"), COLLECTION, "train")
     families = {name: name for names in FAMILIES.values() for name in names}
     paths = {
@@ -79,6 +98,52 @@ def _collect(paths: Sequence[Path], out: Destination, configs: int, target: str)
             continue
         failed |= {one.name: one.defect for one in finished if one.defect}
     write_json(failed, out.folder / FAILED)
+
+
+def _show_passes(paths: Sequence[Path], configs: int, target: str) -> None:
+    """Print a row per module, of which only the passes over HLO run in its configurations."""
+    say("| module | nodes | compiled | as asked | after the probes | different programs |")
+    say("|---|---|---|---|---|---|")
+    scratch, limits = ScratchFolder(), Limits(SECONDS, 8192)
+    work: Any = partial(serve_tpu, target=parse_target(target), folder=scratch.path)
+    with Child(Limits(SECONDS)) as child, Child(limits, work=work) as compiling:
+        for path in paths:
+            for program in read_programs(path, child, platform="tpu"):
+                say(f"| {program.name} | {_run_passes(program, compiling, configs)} |")
+    scratch.remove()
+
+
+def _run_passes(program: Program, compiling: Child, configs: int) -> str:
+    """Return the cells of a module's row. Configurations are drawn as a collection draws them."""
+    space, boundary = make_tpu_space(program, LAYOUTS), find_fixed_boundary(program.module)
+    requests: list[tuple[list[tuple[int, int]], list[int]]] = []
+    known: set[str] = set()
+    programs: set[str] = set()
+    counts = np.zeros((2, 2), int)  # (all, without the probes), (taken, requested)
+    for number in range(configs):
+        if number > PROBES and (number == 1 + PROBES or number % LEARN_EVERY == 0):
+            space.learn(find_ignored(requests))
+        if number <= PROBES:
+            drawn = (space.probe(number - 1) if number else space.default)[None]
+        else:
+            drawn = draw_new(space, np.random.default_rng([0, len(known)]), 1, known)
+        for config in drawn:
+            known.add(name_config(config))
+            reply = compile_one(compiling, space.prepare(config)[0], boundary, SECONDS)
+            if isinstance(reply, str):
+                say(f"{program.name}: configuration {number}: {reply}")
+                continue
+            reader = Reader(reply.passed)
+            programs.add(reader.digest)
+            states = compare_with_asked(reader.read({}), program, space.to_array(config))
+            ignored = np.flatnonzero(states == UNTAKEN).tolist()
+            requests.append((space.list_choices(config), ignored))
+            found = np.array([(states == TAKEN).sum(), np.isin(states, (TAKEN, UNTAKEN)).sum()])
+            counts[: 1 + (number > PROBES)] += found
+    shares = [f"{taken / max(1, asked):.1%} of {asked:,}" for taken, asked in counts.tolist()]
+    nodes = len(list(instructions(program.module)))
+    cells = [f"{nodes:,}", f"{len(requests)} of {len(known)}", *shares, str(len(programs))]
+    return " | ".join(cells)
 
 
 def _show(families: dict[str, list[str]], out: Destination) -> None:

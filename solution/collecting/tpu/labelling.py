@@ -9,7 +9,7 @@ row for each configuration that was tried.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -237,14 +237,11 @@ class Estimation:
 
         Only the first `seen` configurations of the journal (one row per configuration) are counted.
         """
-        asked: Counter[tuple[int, int]] = Counter()
-        untaken: Counter[tuple[int, int]] = Counter()
         rows = self._journal.candidates.head(seen).filter(pl.col("status") == SOUND)
-        for data, nodes in rows.select("values", "untaken").iter_rows():
-            pairs = self._space.list_choices(self._space.from_bytes(data))
-            asked.update(pairs)
-            untaken.update(pair for pair in pairs if pair[0] in nodes)
-        return {pair for pair, number in untaken.items() if number >= MOST_IGNORED * asked[pair]}
+        return find_ignored(
+            (self._space.list_choices(self._space.from_bytes(data)), nodes)
+            for data, nodes in rows.select("values", "untaken").iter_rows()
+        )
 
     def _find_fastest(self, wanted: int) -> np.ndarray:
         """Return the fastest few of the first `wanted` configurations that the compiler accepted,
@@ -269,6 +266,19 @@ class Estimation:
             f"{wanted} configurations take {spell(low / self.batch)} to "
             f"{spell(high / self.batch)}, less where kernels are known already."
         )
+
+
+def find_ignored(
+    requests: Iterable[tuple[Sequence[tuple[int, int]], Sequence[int]]],
+) -> set[tuple[int, int]]:
+    """Return the pairs (configurable node, choice of layouts) that the compiler often ignored.
+    `requests`: for each configuration, the pairs requested, and the nodes that were ignored."""
+    asked: Counter[tuple[int, int]] = Counter()
+    untaken: Counter[tuple[int, int]] = Counter()
+    for pairs, nodes in requests:
+        asked.update(pairs)
+        untaken.update(pair for pair in pairs if pair[0] in nodes)
+    return {pair for pair, number in untaken.items() if number >= MOST_IGNORED * asked[pair]}
 
 
 def read_estimates(sound: pl.DataFrame) -> Outcome:
