@@ -19,7 +19,7 @@ dimensions are swapped. Then the custom calls disappear, and what is left to cop
 
 from numba import njit
 
-from solution.domain.vocabulary import OPCODE_IDS
+from solution.domain.vocabulary import LANES, OPCODE_IDS, SUBLANES
 from solution.features.propagation.instructions import (
     ASKS,
     BROADCASTS,
@@ -56,7 +56,6 @@ from solution.features.propagation.worklist import (
 MOST_PASSES = 5
 LAST_GROUPED = 2  # first pass in which a dot that another dot reads requests layouts, too
 DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
-LANES, SUBLANES = 128, 8
 
 
 @njit(cache=True, nogil=True)
