@@ -56,7 +56,6 @@ OTHERS = {
     "xla_jf_rematerialization_percent_shared_memory_limit": ("10000",),
     "xla_vf_vmem_max_outstanding_prefetches": ("0", "131"),
     "xla_latency_hiding_scheduler_rerun": ("2",),
-    "xla_memory_scheduler": ("kBrkga",),
 }
 
 

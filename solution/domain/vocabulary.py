@@ -96,13 +96,17 @@ OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "effort": ("default", "less"),
 }  # fmt: skip
 OPTION_NAMES = tuple(OPTION_CHOICES)
-# Compile options of a TPU's compiler: see solution.collecting.tpu.options.
+# Compile options of a TPU's compiler: see solution.collecting.tpu.space.
 TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_scoped_vmem_kib": (
         "default", "8192", "12288", "24576", "32768", "49152", "65536", "81920", "98304",
     ),
     "tpu_dot_dot_fusion": ("default", "off"),
     "tpu_dot_dot_fusion_duplicated": ("default", "on"),
+    "tpu_fusion_cost_model": ("default", "on"),
+    "tpu_order_dot_after_layout": ("default", "off"),
+    "tpu_dot_strength_reduction": ("default", "off"),
+    "tpu_broadcast_priority": ("default", "on"),
 }  # fmt: skip
 # Compile options and their choices by target; a graph has those of one (Graph.option_names).
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {

@@ -59,6 +59,10 @@ NAMES = {
     "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
     "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
     "tpu_dot_dot_fusion_duplicated": "xla_tpu_dot_dot_fusion_duplicated",
+    "tpu_fusion_cost_model": "xla_tpu_enable_experimental_fusion_cost_model",
+    "tpu_order_dot_after_layout": "xla_tpu_order_dot_after_layout",
+    "tpu_dot_strength_reduction": "xla_tpu_enable_dot_strength_reduction",
+    "tpu_broadcast_priority": "xla_tpu_enable_aggressive_broadcast_priority_update",
 }
 
 
