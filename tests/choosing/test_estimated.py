@@ -29,6 +29,7 @@ from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.space import make_search_space
 from solution.collecting.tpu.target import TpuTarget
+from solution.domain.vocabulary import TPU_OPTION_CHOICES
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
@@ -177,8 +178,10 @@ def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
         (program,) = read_programs(tmp_path / "dense.py", child, platform="tpu")
     space = make_search_space(program)
     nodes = len(program.configurable)
-    assert space.sites == nodes + 3 and len(space.settings) == 10
-    assert make_search_space(program, ("options",)).sites == 3
+    options = len(TPU_OPTION_CHOICES)
+    values = sum(len(choices) - 1 for choices in TPU_OPTION_CHOICES.values())
+    assert space.sites == nodes + options and len(space.settings) == values
+    assert make_search_space(program, ("options",)).sites == options
     assert make_search_space(program, ("layouts",)).sites == nodes
     config = space.default.copy()
     config[nodes] = 2
@@ -252,5 +255,6 @@ def test_options_of_another_generation_are_searched(chosen: Path) -> None:
     assert "tpu:v5e" in done.stdout and "nothing was measured" in " ".join(done.stdout.split())
     record = json.loads((chosen / "chosen" / "dense" / RECORD).read_text())
     # each value of an option is tried alone first
-    assert [trial["choices"] for trial in record["trials"]] == [[0, 0, 0], [1, 0, 0], [2, 0, 0]]
+    rest = [0] * (len(TPU_OPTION_CHOICES) - 1)
+    assert [trial["choices"] for trial in record["trials"]] == [[n, *rest] for n in range(3)]
     assert all(trial["nanoseconds"] > 0 for trial in record["trials"])
