@@ -30,6 +30,7 @@ from solution.collecting.identity import describe_machine
 from solution.collecting.program_space import KINDS, ProgramSpace, make_program_space
 from solution.collecting.space import name_config
 from solution.collecting.target import CPU, Target, Tell
+from solution.domain.vocabulary import OPTION_NAMES
 from solution.programs.child import Child, ChildDiedError, Limits, choose_core
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
@@ -105,7 +106,7 @@ def choose_program(
         space = make_program_space(program, settings.kinds)
         proposer, note = open_search(bundle, space, settings)
         identity = {
-            **identify_search(bundle, settings),
+            **identify_search(bundle, space, settings),
             "program": program.digest,
             "machine": describe_machine(),
             "comparison": RULES,
@@ -115,7 +116,8 @@ def choose_program(
         with locked(folder, "Wait for it, or choose another --out."):
             if settings.replace:
                 take_back(folder, PICTURE, RECORD)  # other files in the folder are the user's
-            journal = Journal.open(folder, identity, {"search": OURS, "target": CPU})
+            earlier = {"search": OURS, "target": CPU, "options": ", ".join(OPTION_NAMES)}
+            journal = Journal.open(folder, identity, earlier)
             workers = Workers(compiling, timing)
             try:
                 return _Run(space, workers, journal, folder, settings, tell).choose(proposer, note)
@@ -284,10 +286,14 @@ class _Run:
         )  # fmt: skip
 
 
-def identify_search(bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
+def identify_search(
+    bundle: Bundle | None, space: ProgramSpace, settings: Settings
+) -> dict[str, Any]:
     """Return what must be equal for a search to be resumed, except for the program and machine."""
     files = bundle and repr(sorted(bundle.record.files.items())).encode()
+    options = {"options": ", ".join(space.option_choices)} if space.option_choices else {}
     return {
+        **options,
         "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",
         "bundle": files and hashlib.sha256(files).hexdigest(),
         "jax": check_installed(),

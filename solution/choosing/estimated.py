@@ -378,10 +378,8 @@ def _identify(
     space: TpuSpace, bundle: Bundle | None, settings: Settings, goal: str
 ) -> dict[str, Any]:
     """Return what must be equal for a search to be resumed; the machine does not matter."""
-    options = {"options": ", ".join(space.option_choices)} if space.option_choices else {}
     return {
-        **identify_search(bundle, settings),
-        **options,
+        **identify_search(bundle, space, settings),
         "program": space.program.module_digest,
         "target": settings.target.name,
         "libtpu": find_libtpu_version(),

@@ -33,6 +33,7 @@ from solution.domain.vocabulary import TPU_OPTION_CHOICES
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
+from solution.system.files import read_sealed, write_sealed
 from tests.conftest import FastSlow
 from tests.made.timed import DENSE, HUGE
 from tests.processes import FASTSLOW
@@ -258,3 +259,11 @@ def test_options_of_another_generation_are_searched(chosen: Path) -> None:
     rest = [0] * (len(TPU_OPTION_CHOICES) - 1)
     assert [trial["choices"] for trial in record["trials"]] == [[n, *rest] for n in range(3)]
     assert all(trial["nanoseconds"] > 0 for trial in record["trials"])
+
+    # a search that knew fewer options is another search
+    path = chosen / "chosen" / "dense" / RECORD
+    sealed = read_sealed(path, "a search")
+    write_sealed(sealed | {"identity": sealed["identity"] | {"options": "tpu_fewer"}}, path)
+    again = FASTSLOW.run("choose", *words, cwd=chosen)
+    assert again.returncode == 2 and "tpu_fewer" in again.stderr, again
+    assert read_sealed(path, "a search")["trials"] == sealed["trials"]
