@@ -24,19 +24,14 @@ from solution.programs.child import Child, Limits
 from solution.programs.program import read_programs
 from solution.system.terminal import say
 
-# By the compiler's name: the values to try.
+# By the compiler's name: the values to try beside those of TPU_OPTION_CHOICES.
 OTHERS = {
     "xla_tpu_rwb_fusion": ("off",),
-    "xla_tpu_dot_dot_fusion": ("on", "off"),
-    "xla_tpu_dot_dot_fusion_duplicated": ("on",),
     "xla_tpu_nested_dot_fusion": ("on", "off"),
-    "xla_tpu_enable_dot_strength_reduction": ("off",),
-    "xla_tpu_enable_experimental_fusion_cost_model": ("on",),
-    "xla_tpu_order_dot_after_layout": ("off",),
     "xla_tpu_layout_use_dot_grouping": ("off",),
     "xla_tpu_reduce_loop_fusion_dup_with_unfusable_user": ("off",),
     "xla_tpu_scavenge_vmem_for_fusions": ("off",),
-    "xla_tpu_enable_aggressive_broadcast_priority_update": ("on", "off"),
+    "xla_tpu_enable_aggressive_broadcast_priority_update": ("off",),
     "xla_tpu_enable_vmem_to_vmem_dmas": ("off",),
     "xla_tpu_enable_aggressive_loop_fusion_layout_opt": ("on",),
     "xla_tpu_enable_latency_hiding_scheduler": ("off",),
@@ -56,6 +51,7 @@ OTHERS = {
     "xla_jf_rematerialization_percent_shared_memory_limit": ("10000",),
     "xla_vf_vmem_max_outstanding_prefetches": ("0", "131"),
     "xla_latency_hiding_scheduler_rerun": ("2",),
+    "xla_memory_scheduler": ("kBrkga",),
 }
 
 
@@ -66,7 +62,7 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=2, help="of each family")
     parser.add_argument("--file", type=Path, nargs="*", default=[], help="other programs")
     options = parser.parse_args()
-    known = {NAMES[name]: choices[1:] for name, choices in TPU_OPTION_CHOICES.items()}
+    collected = [(NAMES[name], choices[1:]) for name, choices in TPU_OPTION_CHOICES.items()]
     with (
         tempfile.TemporaryDirectory() as folder,
         Child(Limits()) as child,
@@ -87,7 +83,7 @@ def main() -> None:
         say(f"{options.target}, {len(modules)} programs: estimate over the default's\n")
         say("| option | choice | changed | smallest | largest | refused |")
         say("|---|---|---|---|---|---|")
-        for name, choices in {**OTHERS, **known}.items():
+        for name, choices in (*collected, *OTHERS.items()):
             for choice in choices:
                 _show(estimator, modules, bases, name, choice)
 
