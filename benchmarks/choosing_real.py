@@ -128,7 +128,7 @@ def open_machine(
     """Open a program for measuring, with its earlier measurements."""
     core, limits = choose_core(), Limits(60, 4096)
     with Child(limits, core) as compiling, Child(limits, core) as timing:
-        program = read_program(path, compiling, None)
+        program = read_program(path, compiling, Settings())
         space = make_program_space(program, (LAYOUTS, OPTIONS))
         journal = Journal.open(folder, {"program": program.digest, "way": way})
         default = journal.trials.get("default")

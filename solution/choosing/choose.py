@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,7 @@ MOST = 1000  # maximum number of measurements if only a time limit is given
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a search, which ends after a number of measurements or a time limit. Raises
-    ValueError if neither is given."""
+    """Settings of a search; raises ValueError without a number of measurements or a time limit."""
 
     measurements: int | None = MEASURED
     seconds: float | None = None
@@ -90,19 +90,13 @@ class Chosen:
 def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
-    """Find a faster configuration for the program in a file. `bundle`: its models guide the search;
-    None for a search without a model. Raises InputError if jax is not installed, the file holds no
-    program or several, or the program cannot be compiled in its default configuration."""
+    """Find a faster configuration for a file's program, guided by the bundle's models, if any.
+    Raises InputError if jax is not installed, the file has no program or several, or its default
+    cannot be compiled."""
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
-        program = give_arguments(
-            read_program(path, compiling, settings.wanted),
-            settings.arguments,
-            settings.limits.megabytes,
-        )
-        for words in program.notes:
-            warn(f"{path}: {words}")
+        program = read_program(path, compiling, settings)
         space = make_program_space(program, settings.kinds)
         proposer, note = open_search(bundle, space, settings)
         identity = {
@@ -111,13 +105,8 @@ def choose_program(
             "machine": describe_machine(),
             "comparison": RULES,
         }
-        # create the folder only now: an input that cannot be searched must leave it unchanged
-        make_folder(folder)
-        with locked(folder, "Wait for it, or choose another --out."):
-            if settings.replace:
-                take_back(folder, PICTURE, RECORD)  # other files in the folder are the user's
-            earlier = {"search": OURS, "target": CPU, "options": ", ".join(OPTION_NAMES)}
-            journal = Journal.open(folder, identity, earlier)
+        earlier = {"search": OURS, "target": CPU, "options": ", ".join(OPTION_NAMES)}
+        with open_journal(folder, identity, earlier, settings, take_back) as journal:
             workers = Workers(compiling, timing)
             try:
                 return _Run(space, workers, journal, folder, settings, tell).choose(proposer, note)
@@ -128,16 +117,37 @@ def choose_program(
                 ) from error
 
 
-def read_program(path: Path, child: Child, wanted: Wanted | None, platform: str = CPU) -> Program:
-    """Return the file's only program, or the one selected by `wanted`; otherwise InputError."""
-    programs = list(read_programs(path, child, wanted, platform=platform))
+def read_program(path: Path, child: Child, settings: Settings) -> Program:
+    """Return the file's only program, or the one that the settings select, with the settings'
+    arguments; otherwise InputError. Warn of what the file lacks."""
+    programs = list(read_programs(path, child, settings.wanted, platform=settings.target.platform))
     if len(programs) != 1:
         names = join_names([program.module.name for program in programs])
         raise InputError(
             f"{path}: holds {len(programs)} programs, expected one. Choose it with --module: "
             f"{names}."
         )
-    return programs[0]
+    program = give_arguments(programs[0], settings.arguments, settings.limits.megabytes)
+    for words in program.notes:
+        warn(f"{path}: {words}")
+    return program
+
+
+@contextmanager
+def open_journal(
+    folder: Path,
+    identity: dict[str, Any],
+    earlier: dict[str, Any],
+    settings: Settings,
+    take_back: Callable[..., None],
+) -> Iterator[Journal]:
+    """Yield the journal of a search in a locked folder. The folder is made only now, because an
+    input that cannot be searched must leave it unchanged."""
+    make_folder(folder)
+    with locked(folder, "Wait for it, or choose another --out."):
+        if settings.replace:
+            take_back(folder, PICTURE, RECORD)  # other files in the folder are the user's
+        yield Journal.open(folder, identity, earlier)
 
 
 def open_search(
@@ -211,9 +221,7 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search, and return the trials, and in words what guided the search. The default's trial
-        is left out. Trials of earlier sessions are included, even if this session asks for fewer or
-        other ones: one of them may be the fastest."""
+        """Search; return all trials but the default's, also earlier ones, and what guided it."""
         # The optimizer gets the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
@@ -250,9 +258,8 @@ class _Run:
         }
 
     def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
-        """Return the stored outcome if the trials and the number of repetitions are the same.
-        Otherwise return None. A stored comparison is not repeated, because that would give chance a
-        second try. Journals of older versions have no outcome."""
+        """Return the stored outcome of the same trials and repetitions, or None. A comparison is
+        not repeated, because that would give chance a second try."""
         known = self._journal.result or {}
         now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
         if "verdict" not in known or any(known.get(name) != value for name, value in now.items()):
@@ -263,8 +270,7 @@ class _Run:
         return Ended((winner, Verdict(**known["verdict"])), known["seconds"])
 
     def _write_files(self, ended: Ended) -> Sequence[Path]:
-        """Write the files of the winner if it is faster than the default; return their paths. If it
-        is not faster, delete the files of an earlier result."""
+        """Write a faster winner's files and return their paths, or delete an earlier result's."""
         if ended.found is None or not ended.found[1].is_gain:
             take_back(self._folder)
             return ()

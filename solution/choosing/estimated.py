@@ -14,26 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from solution.choosing.choose import (
-    BATCH,
-    MOST,
-    PICTURE,
-    Settings,
-    identify_search,
-    open_search,
-    read_program,
-)
+from solution.choosing import choose, tpu_files
 from solution.choosing.handing import describe_choice, draw_search
-from solution.choosing.journal import RECORD, Journal, Trial
+from solution.choosing.journal import Journal, Trial
 from solution.choosing.proposer import Proposer
 from solution.choosing.savings import Savings, compare_compiled
 from solution.choosing.search import Budget, search
-from solution.choosing.tpu_files import (
-    describe_parameters,
-    hand_over_estimated,
-    identify_choice,
-    take_back_estimated,
-)
 from solution.choosing.verdict import LEAST
 from solution.collecting.program_space import TILES, check_kinds
 from solution.collecting.space import name_config
@@ -47,12 +33,9 @@ from solution.collecting.tpu.space import TpuSpace, make_search_space
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
 from solution.domain.graph import name_estimate
 from solution.programs.compiler import check_installed
-from solution.programs.given import give_arguments
 from solution.serving.bundle import Bundle
 from solution.serving.words import SAME
 from solution.system.errors import InputError
-from solution.system.files import locked, make_folder
-from solution.system.progress import warn
 
 TIME, MEMORY = "time", "memory"  # what a search minimises
 # In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
@@ -119,41 +102,31 @@ class Estimated:
 
 
 def choose_for_tpu(
-    path: Path, bundle: Bundle | None, folder: Path, settings: Settings, goal: str, tell: Tell
+    path: Path,
+    bundle: Bundle | None,
+    folder: Path,
+    settings: choose.Settings,
+    goal: str,
+    tell: Tell,
 ) -> Estimated:
-    """Find a configuration of the program in a file that the compiler estimates to be better.
-
-    Args:
-        bundle: its models guide the search; None for a search without a model.
-        settings: `settings.target` is a TPU.
-        goal: TIME or MEMORY.
-
-    Raises InputError if the target cannot be used, the file holds no program or several, or the
-    compiler refuses the default configuration.
-    """
+    """Find a configuration of a file's program that the compiler of `settings.target`, a TPU,
+    estimates better in `goal`, TIME or MEMORY, guided by the bundle's models, if any. Raises
+    InputError if the target cannot be used, or the default is refused, or there is not one
+    program."""
     check_installed()
     check_kinds(settings.kinds)
     assert isinstance(settings.target, TpuTarget)
     settings.target.check(TILES if TILES in settings.kinds else "")
     with settings.target.open_workers(settings.limits) as workers:
-        program = give_arguments(
-            read_program(path, workers.compiling, settings.wanted, settings.target.platform),
-            settings.arguments,
-            settings.limits.megabytes,
-        )
-        for words in program.notes:
-            warn(f"{path}: {words}")
+        program = choose.read_program(path, workers.compiling, settings)
         space = make_search_space(program, settings.kinds)
-        describe_parameters(space)  # an unknown type is an error now and not after the search
-        proposer, note = open_search(bundle, space, settings)
+        # an unknown type is an error now and not after the search
+        tpu_files.describe_parameters(space)
+        proposer, note = choose.open_search(bundle, space, settings)
         identity = _identify(space, bundle, settings, goal)
-        # The folder is created only now, because an input that cannot be searched must not create
-        # or change it.
-        make_folder(folder)
-        with locked(folder, "Wait for it, or choose another --out."):
-            if settings.replace:
-                take_back_estimated(folder, PICTURE, RECORD)
-            journal = Journal.open(folder, identity, {"target": CPU})
+        with choose.open_journal(
+            folder, identity, {"target": CPU}, settings, tpu_files.take_back_estimated
+        ) as journal:
             run = _Run(space, workers, journal, folder, settings, goal, tell)
             return run.choose(proposer, note)
 
@@ -184,8 +157,8 @@ class Estimates:
 
 
 def find_memory(answer: Answer) -> int | None:
-    """Return the bytes of the chip's memory that a program takes; None if they are not known. If
-    the compiler refuses the program because it does not fit, its message states them."""
+    """Return the bytes of the chip's memory that a program takes, also if it is refused because it
+    does not fit; None if unknown."""
     if answer.compiled is not None:
         return answer.compiled.memory_bytes
     if answer.is_out_of_memory and (found := USED.search(answer.refused)):
@@ -211,12 +184,11 @@ class _Run:
         workers: EstimatingWorkers,
         journal: Journal,
         folder: Path,
-        settings: Settings,
+        settings: choose.Settings,
         goal: str,
         tell: Tell,
     ) -> None:
-        """Compile the default configuration unless an earlier session did. Raises InputError if the
-        compiler refuses it and the search cannot begin without it."""
+        """Compile the default unless an earlier session did; InputError if refused and needed."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
@@ -235,15 +207,15 @@ class _Run:
         """Return the result of the search. `note`: what guides the optimizer, in words."""
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([self._value(default)]))
-        most = self._settings.measurements or MOST
-        budget = Budget(most, self._settings.seconds or math.inf, BATCH)
+        most = self._settings.measurements or choose.MOST
+        budget = Budget(most, self._settings.seconds or math.inf, choose.BATCH)
         search(proposer, self._estimates, budget, journal, self._narrate, self._value)
         trials = [trial for trial in journal.trials.values() if trial.name != default.name]
         best = self._find_best(trials)
         savings = self._compare(best)
         result = self._describe(trials, best, savings, note)
         files = self._hand_over(result)
-        picture = self._folder / PICTURE
+        picture = self._folder / choose.PICTURE
         values = [self._value(trial) for trial in trials]
         first = self._value(default)
         ratios = np.array(values) / first
@@ -278,13 +250,8 @@ class _Run:
         )
 
     def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the best trial; None if it is less than 0.5% better than the default.
-
-        A trial that fits is better than a default that does not, whatever it takes.
-
-        If two take the same memory, the one with the smaller estimate is better, and one that
-        fits is better than one that does not.
-        """
+        """Return the best trial; None if it is less than 0.5% better than the default. One that
+        fits beats one that does not; of equal memory, the smaller estimate wins."""
         known = [trial for trial in trials if not math.isnan(self._value(trial))]
         ranks = {t.name: (self._value(t), t.nanoseconds is None, t.nanoseconds or 0) for t in known}
         best = min(known, key=lambda trial: ranks[trial.name], default=None)
@@ -322,16 +289,15 @@ class _Run:
         )  # fmt: skip
 
     def _hand_over(self, result: Estimated) -> list[Path]:
-        """Write the result into the journal and the files of the best; return the files' paths. If
-        nothing better than the default was found, delete the files of an earlier result."""
+        """Write the result into the journal, and the best one's files; return their paths."""
         journal, best = self._journal, result.best
         if best is None:
             journal.result = {"winner": None, "choice": None, "measured": []}
             journal.write()
-            take_back_estimated(self._folder)
+            tpu_files.take_back_estimated(self._folder)
             return []
         config = np.array(best.config, np.int32)
-        choice = identify_choice(self._space, config, self._target.name)
+        choice = tpu_files.identify_choice(self._space, config, self._target.name)
         # what was measured stays as long as the choice does
         earlier = journal.result or {}
         if earlier.get("choice") == choice:
@@ -345,7 +311,7 @@ class _Run:
             "chosen": _record(best),
             "changes": result.savings.to_records() if result.savings else [],
         }
-        files = hand_over_estimated(self._space, config, self._folder, facts)
+        files = tpu_files.hand_over_estimated(self._space, config, self._folder, facts)
         journal.result = {
             "winner": best.name, "choice": choice, "configuration": result.configuration,
             "measured": result.measured,
@@ -375,11 +341,11 @@ def _find_limits_of_verification(space: TpuSpace) -> Iterator[str]:
 
 
 def _identify(
-    space: TpuSpace, bundle: Bundle | None, settings: Settings, goal: str
+    space: TpuSpace, bundle: Bundle | None, settings: choose.Settings, goal: str
 ) -> dict[str, Any]:
     """Return what must be equal for a search to be resumed; the machine does not matter."""
     return {
-        **identify_search(bundle, space, settings),
+        **choose.identify_search(bundle, space, settings),
         "program": space.program.module_digest,
         "target": settings.target.name,
         "libtpu": find_libtpu_version(),

@@ -66,10 +66,9 @@ class Guided(Proposer):
         seed: int = 0,
         prior: Prior | None = None,
         beliefs: Beliefs | None = None,
-        explored: int = EXPLORED,
     ) -> None:
         super().__init__(space, seed)
-        self._prior, self._explored = prior, explored
+        self._prior = prior
         self._mixture = (beliefs or Beliefs()).mixture(has_prior=prior is not None)
         # A separate generator, so that the scales do not depend on what the search has drawn.
         sample = space.draw(np.random.default_rng(0), SAMPLE)
@@ -97,7 +96,7 @@ class Guided(Proposer):
         chosen: list[int] = []
         for number in range(len(self.times), len(self.times) + min(count, len(pool))):
             left = np.setdiff1d(np.arange(len(pool)), chosen)
-            if self._explored and number % self._explored == FIRST_EXPLORED % self._explored:
+            if number % EXPLORED == FIRST_EXPLORED:
                 chosen.append(int(self.generator.choice(left)))
             else:
                 worth = self._worth(columns, scores, alone, works, chosen)
@@ -112,15 +111,9 @@ class Guided(Proposer):
         works: np.ndarray,
         chosen: list[int],
     ) -> np.ndarray:
-        """Return the acquisition values (n,) of all candidates.
-
-        Args:
-            columns: (n, columns) features of the candidates.
-            scores: (n,) their standardised scores.
-            alone: the forecast for an empty batch; None: no measured configuration has a time yet.
-            works: the probability (n,) that each candidate compiles, runs and is correct.
-            chosen: positions of the candidates that are in the batch already.
-        """
+        """Return acquisition values (n,) of candidates with features `columns` (n, columns) and
+        standardised scores (n,). `alone`: the forecast of an empty batch, None without times.
+        `works`: (n,) see _works. `chosen`: positions in the batch."""
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
         # nothing is timed yet: rank by the scores, and keep away from the chosen candidates
@@ -133,8 +126,7 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """Return the surrogate's forecast of candidates with these features and scores. The
-        `chosen` candidates are assumed to have the log times `believed`."""
+        """Return the surrogate's forecast, with the log times `believed` of `chosen` candidates."""
         known, times = self.configs[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,
@@ -146,8 +138,7 @@ class Guided(Proposer):
         return model.forecast(columns, scores)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return the ensemble's scores (n,), standardised by the scores of random
-        configurations."""
+        """Return the ensemble's scores (n,), standardised by those of random configurations."""
         return (self._raw(configs) - self._center) / self._scale
 
     def _raw(self, configs: np.ndarray) -> np.ndarray:
@@ -156,8 +147,8 @@ class Guided(Proposer):
         return np.asarray(self._prior(configs), np.float64)
 
     def _works(self, columns: np.ndarray) -> np.ndarray:
-        """Return the probability (n,) that each configuration compiles, runs and is correct. A
-        regularised logistic regression learns this from the configurations that failed."""
+        """Return the probability (n,) that configurations compile, run and are correct, by a
+        regularised logistic regression on failures."""
         failed = ~np.isfinite(self.times)
         if not failed.any() or failed.all():
             return np.ones(len(columns))
@@ -169,8 +160,7 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """Propose configurations in the order of the ensemble's scores, and ignore all times. This is a
-    baseline that `Guided` is compared with."""
+    """Propose configurations by the ensemble's scores, whatever their times: a baseline."""
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)

@@ -49,16 +49,8 @@ class Forecast:
     def mean(self) -> np.ndarray:
         return np.asarray(self.weights @ self.means)
 
-    @property
-    def spread(self) -> np.ndarray:
-        """Return the spread (n,) of the predicted log runtimes. It combines the scales of the
-        members' distributions with the disagreement of their means."""
-        second = self.weights @ (self.means**2 + self.deviations**2)
-        return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
-
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,): E[max(best - log runtime, 0)]. `best`: the smallest
-        log runtime so far."""
+        """Return the expected improvement (n,): E[max(best - log runtime, 0)]."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
@@ -78,15 +70,9 @@ class Surrogate:
         times: np.ndarray,
         unit: float,
     ) -> None:
-        """Condition the mixture on measurements.
-
-        Args:
-            beliefs: the members of the mixture.
-            columns: (measured, columns) features of the measured configurations.
-            scores: (measured,) the prior's scores, standardised.
-            times: (measured,) log runtimes.
-            unit: the squared distance that corresponds to a kernel length of 1.
-        """
+        """Condition the mixture of `beliefs` on features `columns` (measured, columns), the prior's
+        standardised scores (measured,), and log runtimes `times` (measured,). `unit`: the squared
+        distance of a kernel length of 1."""
         self._beliefs, self._unit = beliefs, unit
         self._columns = columns
         self._slopes = np.array([belief.slope for belief in beliefs])[:, None]
@@ -100,16 +86,14 @@ class Surrogate:
         self._scale, self._weights = self._weigh(len(times))
 
     def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
-        """Predict the log runtimes of n configurations. `columns`: (n, columns) features. `scores`:
-        (n,) the prior's scores, standardised."""
+        """Predict log runtimes from features (n, columns) and standardised prior scores (n,)."""
         cross = self._solve(self._kernel(columns))
         means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
         variance = np.maximum(1 + LEVEL - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the deviations' variance scale (members,) and the posterior weights (members,).
-        `count`: number of measurements."""
+        """Return the deviations' variance scale and the posterior weights, (members,) each."""
         expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
@@ -127,8 +111,7 @@ class Surrogate:
         return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """Return covariances (members, measured, n) of the measured configurations and n others.
-        Covariances are in units of the deviations' variance."""
+        """Return covariances (members, measured, n), in units of the deviations' variance."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

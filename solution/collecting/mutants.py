@@ -28,8 +28,8 @@ CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """The error that a mutant makes in a product's result. The last block is the last BLOCK
-    elements (at most an eighth) along the last dimension."""
+    """The error that a mutant makes in a product's result, in some in the last block: the last
+    BLOCK elements (at most an eighth) of the last dimension."""
 
     ZERO = 0  # the last block is 0
     SHIFT = 1  # the last block equals the block before it
@@ -71,7 +71,7 @@ def make_mutants(module: Any) -> Mutants:
     chosen = _choose(found, copy)
     sites, switches = list[Site](), OFF + 1
     for node, form in chosen:
-        kinds = _list_kinds(list(node.shape.dimensions))
+        kinds = (Kind.ZERO,) if _find_axis(list(node.shape.dimensions)) is None else tuple(Kind)
         sites.append(Site(node.name, node.opcode, form, kinds, switches))
         switches += len(kinds)
     if sites:
@@ -81,11 +81,10 @@ def make_mutants(module: Any) -> Mutants:
 
 
 def _find_ways(module: Any) -> dict[int, str]:
-    """Return {computation id: how it is called}, for computations that switches can be passed into.
+    """Return {computation id: how it is called}: "call" (call or fusion), "while" (a loop's body),
+    "condition" (of a loop) or "conditional" (a branch).
 
-    The values are "call" (a call or a fusion), "while" (a loop's body), "condition" (a loop's
-    condition) and "conditional" (a branch). A computation is left out if it is called in several
-    ways, or by a loop whose state is not a tuple.
+    Left out are computations that are called in several ways, or by a loop whose state is no tuple.
     """
     ways: dict[int, set[str]] = {}
     for node in instructions(module):
@@ -110,8 +109,8 @@ def _is_entered(node: Any, ways: dict[int, str]) -> bool:
 
 
 def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
-    """Return {computation id: ids of the instructions that its root depends on}. The keys are the
-    entry and the computations that switches can be passed into."""
+    """Return {computation id: ids of instructions that its root depends on}: of the entry and the
+    computations of `ways`."""
     computations = {c.id: c for c in module.computations}
     reached: dict[int, set[int]] = {}
     waiting = [find_entry(module).id]
@@ -134,8 +133,8 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return pairs (product, form): at most MAX_SITES products to mutate, the last one first. A
-    form is a product's opcode and sizes."""
+    """Return (product, form) of at most MAX_SITES products to mutate, the last first; the form is
+    opcode and sizes."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -155,17 +154,9 @@ def _describe_form(node: Any, shapes: dict[int, Any]) -> str:
     return f"{node.opcode} {sizes} {node.dot} {node.convolution} {node.window}"
 
 
-def _list_kinds(sizes: list[int]) -> tuple[Kind, ...]:
-    return (Kind.ZERO,) if _find_axis(sizes) is None else tuple(Kind)
-
-
 def _find_axis(sizes: list[int]) -> int | None:
     """Return the index of the last dimension with more than one element; None if there is none."""
     return max((axis for axis, size in enumerate(sizes) if size > 1), default=None)
-
-
-def _find_block(size: int) -> int:
-    return max(1, min(BLOCK, size // EIGHTH))
 
 
 class _Writer:
@@ -185,8 +176,7 @@ class _Writer:
         }  # fmt: skip
 
     def write(self) -> None:
-        """Rewrite the entry and all computations that switches are passed into. The entry gets the
-        switches as an additional last parameter."""
+        """Rewrite the entry, which gets switches as last parameter, and what they pass into."""
         entered = [find_entry(self._module).id]
         for number in entered:  # the loop appends to the list that it reads
             for node in self._computations[number].instructions:
@@ -287,8 +277,8 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Write a product and its mutants, and for each mutant a select that the mutant's switch
-        controls. Returns the id of the last select, which replaces the product for its readers."""
+        """Write a product, its mutants, and a select by each one's switch; return the last select's
+        id, which replaces the product."""
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):
@@ -314,7 +304,7 @@ class _Writer:
             )
         if axis is None:
             return self._make_zeros(node.shape, sizes, switches, written)
-        block = _find_block(sizes[axis])
+        block = max(1, min(BLOCK, sizes[axis] // EIGHTH))
         begin = sizes[axis] - block
         kept = self._cut(node, axis, 0, begin, written)
         if kind == Kind.ZERO:

@@ -53,10 +53,10 @@ class Product:
 
 
 def find_product(program: Program) -> Product:
-    """Return the product of a program, with all tiles that are not larger than the product. Raises
-    InputError if the program is not a single product."""
+    """Return a program's product with all tiles that fit; InputError if it is no single product."""
     dot, (rows, sums, columns) = _find_dot(program)
-    width = _vector_elements(dot)
+    size = VECTOR_BYTES.get(platform.machine(), 16)
+    width = size // FLOAT_BYTES[dot.shape.element_type]
     grid = [
         (row, inner, vectors)
         for row, inner, vectors in product(ROWS, SUMS, VECTORS)
@@ -75,8 +75,7 @@ def find_tile_flags(tile: np.ndarray) -> Flags:
 
 
 def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
-    """Return the only dot, and its sizes: rows, summed elements, columns. Raises InputError if the
-    program is not a single product."""
+    """Return the only dot, and its sizes rows, summed, columns; InputError if there is not one."""
     dots = [i for i in instructions(program.module) if i.opcode == "dot"]
     shapes = {i.id: i.shape for i in instructions(program.module)}
     if len(dots) == 1 and dots[0].shape.element_type in FLOAT_BYTES:
@@ -95,8 +94,3 @@ def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
         f"dimensions in front) of float32 or float64, found {len(dots)} products. Write such a "
         "program."
     )
-
-
-def _vector_elements(dot: Any) -> int:
-    size = VECTOR_BYTES.get(platform.machine(), 16)
-    return size // FLOAT_BYTES[dot.shape.element_type]

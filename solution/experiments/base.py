@@ -69,14 +69,16 @@ class Experiment:
         describe_settings(self.ranker)  # raises InputError if settings cannot be saved with a model
         self._check_several("collections", str, 'names, such as ("tile:xla",)')
         self._check_several("seeds", int, "numbers, such as (0,)")
-        self._check_seeds()
+        if wrong := [seed for seed in self.seeds if not 0 <= seed <= MOST_SEED]:
+            raise InputError(
+                f"{self.name}: seeds has {wrong[0]}, expected numbers from 0 to {MOST_SEED}."
+            )
         for name in self.collections:
             collection(name)
         self._check_groups()
 
     def _check_several(self, what: str, kind: type, expected: str) -> None:
-        """Raise InputError unless the field `what` is a tuple or list with distinct entries of type
-        `kind`, and at least one."""
+        """Raise InputError unless `what` has one or more distinct entries of type `kind`."""
         given: Any = getattr(self, what)
         is_several = isinstance(given, tuple | list) and len(given) > 0
         if not is_several or any(type(one) is not kind for one in given):
@@ -85,13 +87,6 @@ class Experiment:
             )
         if len(set(given)) < len(given):
             raise InputError(f"{self.name}: {what} is {given!r}, expected none of them twice.")
-
-    def _check_seeds(self) -> None:
-        """Raise InputError if a seed is outside the range that all libraries accept."""
-        if wrong := [seed for seed in self.seeds if not 0 <= seed <= MOST_SEED]:
-            raise InputError(
-                f"{self.name}: seeds has {wrong[0]}, expected numbers from 0 to {MOST_SEED}."
-            )
 
     def _check_groups(self) -> None:
         named = [name for group in self.train_jointly for name in group]
@@ -104,8 +99,7 @@ class Experiment:
             )
 
     def learns_from(self, name: str) -> tuple[str, ...]:
-        """Return the collections that the model which ranks the collection `name` is trained on.
-        They include `name`."""
+        """Return the collections, `name` among them, that train the model which ranks `name`."""
         return next((group for group in self.train_jointly if name in group), (name,))
 
     def quick(self) -> "Experiment":
@@ -158,8 +152,8 @@ def _list_ours() -> list[str]:
 
 @cache
 def _list_published() -> dict[str, tuple[str, str]]:
-    """Return (module, sentence about it) of each published system's experiments, by name. Both are
-    read from the source, because importing a system takes seconds."""
+    """Return (module, sentence) of published systems' experiments by name, from their sources,
+    because importing them takes seconds."""
     found = {}
     for added in ADDED:
         package = importlib.import_module(f"{added}.experiments")
@@ -183,8 +177,8 @@ def _list_words(call: ast.Call) -> dict[str, str]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Load an experiment by its name, or by the path of a Python file, which is executed. Raises
-    InputError if there is none, or if the file defines no EXPERIMENT named like the file."""
+    """Load an experiment by name, or by a Python file, which is executed. Raises InputError if
+    there is none, or no EXPERIMENT named like the file."""
     path = Path(name)
     if path.suffix != ".py":
         return find_named_experiment(name)
@@ -192,8 +186,8 @@ def find_experiment(name: str) -> Experiment:
 
 
 def find_named_experiment(name: str) -> Experiment:
-    """Load an experiment of the package by name. Unlike find_experiment it executes no file of a
-    user, so the name may come from an untrusted record. Raises InputError if there is none."""
+    """Load one of the package's experiments; executes no user's file, so any record may name it.
+    Raises InputError if there is none."""
     published = _list_published()
     if name in published:
         table = importlib.import_module(published[name][0]).EXPERIMENTS
@@ -211,8 +205,7 @@ def find_named_experiment(name: str) -> Experiment:
 
 
 def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
-    """Return the modules that define the classes of the settings: of the ranker, and of the rankers
-    nested in it."""
+    """Return the modules of the settings' classes, of nested rankers, too."""
     values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
     inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
     return tuple(sorted({type(settings).__module__}.union(*inner)))
@@ -234,8 +227,7 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def _fingerprint(module: ModuleType) -> str:
-    """Return a hash of the experiment's code, and of imported files that a run's fingerprint does
-    not cover."""
+    """Return a hash of the experiment's code outside the run's fingerprint."""
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))
@@ -243,9 +235,8 @@ def _fingerprint(module: ModuleType) -> str:
 
 
 def read_sources(path: Path) -> dict[str, bytes]:
-    """Return the contents of a file and, recursively, of the files in its folder that it imports.
-    The keys are paths relative to the folder. A package contributes all its Python files. Links are
-    not followed inside packages."""
+    """Return a file, and recursively what it imports from its folder, by relative path: all Python
+    files of packages, without following links."""
     sources: dict[str, bytes] = {}
     waiting = [path]
     while waiting:
@@ -283,8 +274,7 @@ def _is_elsewhere(name: str) -> bool:
 
 
 def _list_imports(source: bytes) -> list[str]:
-    """Return the top-level name of each import of the source, in order; none if it is not
-    Python."""
+    """Return the top-level names that the source imports, in order; none if it is no Python."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     # an import may name a file that is not valid Python; it is still part of the sources
@@ -319,9 +309,8 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _let_import_neighbours(path: Path) -> None:
-    """Let an experiment import the files beside it, as a script can; other modules take precedence.
-    Raises InputError if another module has the name of a neighbouring file, because it would
-    silently be imported instead."""
+    """Let an experiment import the files beside it, as a script can; other modules take precedence,
+    so InputError if one has a neighbour's name."""
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -21,9 +21,7 @@ from solution.system.report import Report, silent
 
 
 def check_no_options(graph: Graph) -> None:
-    """Raise InputError if the graph's configurations contain compile options besides layouts. Nets,
-    cost models and features of propagated layouts read layouts only. Feature tables have compile
-    options as columns."""
+    """Raise InputError if configurations have compile options, which only feature tables read."""
     if graph.options is not None:
         raise InputError(
             f"{graph.name}: expected layouts or tiles, found compile options. Nets, cost "
@@ -33,34 +31,25 @@ def check_no_options(graph: Graph) -> None:
 
 
 class Ranker(ABC):
-    """Scores the configurations of a graph: lower is faster.
+    """Scores the configurations of a graph: lower is faster. Graphs come prepared
+    (solution.features.preparation): padding corrected, pruned to the nodes needed.
 
-    Graphs come prepared (solution.features.preparation): their padding is corrected, and layout
-    graphs are pruned to what the settings need around the configurable nodes.
-
-    Scores may be compared only between configurations that were scored together. A ranker may look
-    at all of them (how frequent a layout is, how far a sum is from the mean), so the score of a
-    configuration may depend on the others; such a ranker says so in its docstring. If a graph marks
-    some configurations as the reference list (Graph.listed), a ranker with `scores_beside_a_list`
-    scores each of the other configurations as if it were scored with the reference list alone.
+    Only scores of configurations scored together may be compared: a ranker may look at all of them
+    (how frequent a layout is), and then says so in its docstring. With a reference list
+    (Graph.listed), a ranker with `scores_beside_a_list` scores every other configuration as if
+    beside that list alone.
 
     Predictions must not depend on the order of nodes (unless `reads_program_order`) or of
-    configurations, identical configurations of a graph must get equal scores, and a loaded ranker
-    must predict the same bytes.
+    configurations; identical configurations must get equal scores, and a loaded ranker must predict
+    the same bytes.
     """
 
     @abstractmethod
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        """Fit the ranker on labelled graphs and return it.
-
-        Args:
-            graphs: the training graphs; read one at a time, they may not all fit into memory.
-            validation: graphs for early stopping; may be empty. Results are never reported
-                on these.
-            report: called with the progress.
-        """
+        """Fit the ranker on labelled graphs, read one at a time to save memory, and return it.
+        `validation`, perhaps empty, is for early stopping; no result is reported on it."""
 
     # True if a score may depend on the reference list (Graph.listed), but on no other configuration
     scores_beside_a_list: bool = False
@@ -69,8 +58,7 @@ class Ranker(ABC):
     reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
-        """Save the state of future fits in an existing folder, and resume from a state saved there.
-        A ranker that is fitted in seconds ignores this."""
+        """Keep the state of fits in a folder and resume from it; fast rankers ignore this."""
 
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
@@ -82,34 +70,27 @@ class Ranker(ABC):
 
     @abstractmethod
     def load(self, folder: Path) -> Self:
-        """Restore the state that a ranker of the same settings and seed saved in `folder`; return
-        self."""
+        """Restore what a ranker of the same settings and seed saved; return self."""
 
 
 class CostRanker(Ranker):
-    """A ranker whose scores can be explained, because a score is a sum of the costs of states. A
-    state is the layout assignment of an instruction, or of an operand as one instruction reads
-    it."""
+    """A ranker whose scores are sums of costs of states: layout assignments of instructions, or of
+    operands as one instruction reads them."""
+
+    settings: Any
 
     @property
-    @abstractmethod
     def backend(self) -> str:
-        """The compiler backend whose layout assignment determines the states: a name in
-        solution.features.propagation.backend.BACKENDS."""
+        """The backend whose layout assignment gives the states: a name in BACKENDS."""
+        return str(self.settings.backend)
 
     @abstractmethod
     def list_costs(self, graph: Graph) -> np.ndarray:
-        """Return the cost (states,) that each state of the graph's state table adds to a score.
-
-        A state is the layout assignment of an instruction, or of an operand as one instruction
-        reads it. Scores of two configurations differ by the costs of the states that only one of
-        them has.
-        """
+        """Return the cost (states,) that each state of the graph's state table adds to a score."""
 
 
 class RankerSettings(ABC):
-    """The settings of a ranker, without its seed; a subclass is a frozen dataclass of plain
-    values."""
+    """The settings of a ranker, without its seed: a frozen dataclass of plain values."""
 
     @property
     def learns(self) -> bool:
@@ -118,28 +99,24 @@ class RankerSettings(ABC):
 
     @property
     def needed_hops(self) -> int | None:
-        """The largest distance, in edges from a configurable node, of the nodes that the ranker
-        needs; None: all nodes."""
+        """The largest distance (edges) of needed nodes from configurable ones; None: all nodes."""
         return 1
 
     @property
     def preparation(self) -> Preparation:
-        """The preparation of every graph before the ranker sees it: padding is corrected, nodes are
-        pruned."""
+        """The preparation of every graph for the ranker: correct padding, prune nodes."""
         return Preparation(self.needed_hops)
 
     @property
     def trains_a_net(self) -> bool:
-        """True if the ranker, or one that it wraps, trains a net; nets use a GPU if there is
-        one."""
+        """True if the ranker, or one that it wraps, trains a net, on a GPU if there is one."""
         return any(getattr(value, "trains_a_net", False) for value in self._values().values())
 
     def _values(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def quick(self) -> Self:
-        """Return settings for a very short training, to test that it runs; the model will be
-        poor."""
+        """Return settings for a very short training, to test that it runs."""
         return self._change("quick")
 
     def shortened(self, share: float) -> Self:
@@ -147,8 +124,7 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy in which each setting that has a method named `how` is replaced by what
-        this method returns."""
+        """Return a copy with the results of settings' methods `how` in their place."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

@@ -35,7 +35,6 @@ from solution.features.operations import num_operations
 from solution.features.preparation import PRUNINGS
 from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import mix_neighbours
-from solution.models.nets.devices import send
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_size
@@ -60,15 +59,9 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 
 
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """Choose at most `count` nodes by their hashes; return their numbers (k,) int64, sorted.
-
-    Nodes with equal hashes are chosen together. A group of nodes with equal hashes that does not
-    fit is skipped; if no group fits, the smallest group is chosen.
-
-    Args:
-        keys: (nodes,) uint64 hash of each node.
-        preferred: (nodes,) bool: True for nodes to choose before all others.
-    """
+    """Return the numbers (k,) int64 of at most `count` nodes, chosen by their hashes `keys`
+    (nodes,) uint64, `preferred` ones (nodes,) bool first, sorted. Nodes of equal hashes are chosen
+    together; a group that does not fit is skipped, and the smallest taken if none fits."""
     # groups of equal (preferred, key), preferred ones first; take each group that still fits
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
@@ -87,16 +80,9 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
 def choose_at_random(
     count: int, preferred: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Choose `count` random nodes; return their numbers (k,) int64, sorted.
-
-    Args:
-        preferred: (nodes,) bool: True for nodes to choose before all others.
-        weights: (nodes,): the probability of a node to be drawn next is proportional to its weight.
-            Nodes are drawn without replacement. None: uniformly.
-
-    Source of the exponential keys: Efraimidis and Spirakis, "Weighted random sampling with a
-    reservoir", Information Processing Letters, 2006.
-    """
+    """Return the sorted numbers (k,) int64 of `count` random nodes, `preferred` ones (nodes,) bool
+    first, drawn without replacement evenly or in proportion to `weights` (nodes,). Source of the
+    exponential keys: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006."""
     if weights is None:
         arrival = torch.rand(len(preferred)).numpy()
     else:
@@ -105,8 +91,7 @@ def choose_at_random(
 
 
 def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
-    """Return the keys (nodes,) uint64 hashed again, with another hash function for each `number`.
-    Equal keys stay equal. With number 0, return the keys unchanged."""
+    """Return keys (nodes,) uint64 hashed by the hash function `number`; unchanged for 0."""
     return keys if number == 0 else mix(keys, number)
 
 
@@ -142,15 +127,8 @@ class NodeSettings:
 class NodeInputs(RowInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
-    # (configurable,) int64: column of `codebook.codes` that has each configurable node's layouts
-    columns: np.ndarray
     keys: np.ndarray  # (nodes,) uint64: hash of each node's neighbourhood
     work: np.ndarray  # (nodes,) float64: arithmetic operations of each node, at least one
-
-    def given(self, configs: np.ndarray) -> Tensor:
-        codes = self.codebook.codes[configs][:, self.columns]
-        pairs = (codes + self.codebook.starts[self.columns]).T
-        return self.pair_tokens[send(pairs, self.pair_tokens.device)]
 
     def keep(self, nodes: Tensor) -> Self:
         """Return only `nodes` (k,) and the edges between them, for the same configurations."""
@@ -185,22 +163,15 @@ def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
     rows = prepare_rows(pruned)
     return NodeInputs(
         **{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)},
-        columns=np.arange(len(pruned.configurable)),
         keys=hash_nodes(pruned),
         work=num_operations(pruned),
     )
 
 
 class NodeRows(nn.Module):
-    """Embed every node in every configuration: (nodes, configs, width).
-
-    A configuration adds 18 numbers to each configurable node: (v + 1) / 6 for each value v of its
-    layout, -1 ... 5, so that 0 means "not given". They are 0 at all other nodes.
-
-    Args:
-        columns: number of numeric features of a node, including the six of the program's layout.
-        activation: function between the two linear layers.
-    """
+    """Embed every node in every configuration: (nodes, configs, width). A configuration adds (v +
+    1) / 6 for each of 18 values v of a configurable node's layout, -1 ... 5; 0 is "not given".
+    `columns`: numeric features of a node, with the six of the program's layout."""
 
     def __init__(
         self,
@@ -257,8 +228,7 @@ class NodeRanker(NetRanker[Settings, Inputs]):
 
 
 class NodeNet(nn.Module):
-    """A RankingNet that scores one graph at a time; a subclass defines the score. `width`: values
-    per node and configuration in the widest layer."""
+    """A RankingNet that scores one graph at a time. `width`: values of the widest layer."""
 
     def __init__(self, nodes: NodeSettings, width: int) -> None:
         super().__init__()
@@ -275,14 +245,12 @@ class NodeNet(nn.Module):
         """Return the scores (len(configs),) of configurations, from the nodes that `take` chose."""
 
     def preferred(self, inputs: Any) -> np.ndarray:
-        """Return a mask (nodes,) bool: True for nodes that `take` chooses before all others. Here
-        it is False everywhere; a subclass may override it."""
+        """Return a mask (nodes,) bool of the nodes that `take` chooses first; here none."""
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:
-        """Return the inputs of the chosen nodes. In training nodes are chosen at random; at
-        inference they are the subset with number `subset`. If all nodes are used, the inputs are
-        unchanged."""
+        """Return the inputs of the chosen nodes: random ones in training, at inference the subset
+        number `subset`; all inputs if no node is left out."""
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:
             return inputs

@@ -28,14 +28,13 @@ class RowInputs:
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     configurable: Tensor  # (configurable,) int64: numbers of the configurable nodes
     codebook: Codebook
+    # (configurable,) int64: column of `codebook.codes` that has each configurable node's layouts
+    columns: np.ndarray
 
     def given(self, configs: np.ndarray) -> Tensor:
-        """Return the layouts that the configurations give to the configurable nodes.
-
-        Returns:
-            (configurable, len(configs), 18) int64, 0 ... 6, coded like `tokens`.
-        """
-        return self.pair_tokens[send(self.codebook.pairs(configs).T, self.pair_tokens.device)]
+        """Return the layouts (configurable, len(configs), 18) int64, coded like `tokens`."""
+        pairs = self.codebook.pairs(configs)[:, self.columns].T
+        return self.pair_tokens[send(pairs, self.pair_tokens.device)].long()
 
 
 def _prepare_rows(graph: Graph) -> RowInputs:
@@ -50,6 +49,7 @@ def _prepare_rows(graph: Graph) -> RowInputs:
         edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
         configurable=torch.from_numpy(graph.configurable.copy()),
         codebook=graph.layouts,
+        columns=np.arange(len(graph.configurable)),
     )
 
 
@@ -57,9 +57,8 @@ prepare_rows = PerGraph(_prepare_rows)
 
 
 class Rows(nn.Module):
-    """For each node and configuration, concatenate embeddings of the opcode and of the layouts with
-    the numeric features: (nodes, configs, width). The layouts of the program and of a configuration
-    share one table of embeddings."""
+    """For each node and configuration, concatenate embeddings of opcode and layouts (the program's
+    and the configuration's, by one table) with numeric features: (nodes, configs, width)."""
 
     width = (
         OPCODE_WIDTH

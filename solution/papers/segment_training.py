@@ -46,7 +46,7 @@ from solution.domain.graph import Graph, PerGraph
 from solution.features.preparation import keep_neighbourhood
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BothWaysBlock
-from solution.models.nets.devices import send, take_rows
+from solution.models.nets.devices import take_rows
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.ranking_net import Example
@@ -59,9 +59,8 @@ from solution.system.report import Report, silent
 
 
 class EmbeddingTable:
-    """A cache of embeddings (width,) float32 by (graph, configuration, segment), in main memory. It
-    is direct-mapped: an entry has exactly one possible slot, given by a hash of its key, so new
-    entries displace old ones. `max_bytes`: maximum size of keys and embeddings together."""
+    """A cache of embeddings (width,) float32 by (graph, configuration, segment), of at most
+    `max_bytes`. It is direct-mapped: a key has one slot, so new entries displace old ones."""
 
     def __init__(self, width: int, max_bytes: int) -> None:
         self.capacity = max(1, max_bytes // (4 * width + 8))
@@ -70,16 +69,8 @@ class EmbeddingTable:
         self._values = np.zeros((self.capacity, width), np.float32)
 
     def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
-        """Read the cached embeddings of a graph.
-
-        Args:
-            configs: (k,) numbers of configurations.
-            segments: number of segments of the graph.
-
-        Returns:
-            A mask (k, segments) bool: True if the embedding is cached; and the embeddings
-            (k, segments, width) float32, 0 where they are not cached.
-        """
+        """Return a mask (k, segments) bool of the cached embeddings in `configs` (k,), and the
+        embeddings (k, segments, width) float32, 0 where they are not cached."""
         keys = _hash(graph, configs[:, None], np.arange(segments))
         slots = self._slots(keys)
         known = self._keys[slots] == keys
@@ -87,8 +78,7 @@ class EmbeddingTable:
         return torch.from_numpy(known), torch.from_numpy(values)
 
     def write(self, graph: int, configs: np.ndarray, segment: int, values: Tensor) -> None:
-        """Cache `values` (k, width): the embeddings of one segment in each of the k
-        configurations."""
+        """Cache the embeddings (k, width) of one segment in each of k configurations."""
         keys = _hash(graph, configs, np.array([segment]))
         slots = self._slots(keys)
         # If two of the embeddings have the same slot, both assignments keep the last one.
@@ -122,31 +112,16 @@ def name_graph(collection: str, name: str) -> int:
 
 
 def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """Return 64-bit hashes of (graph, configuration, segment), never 0; collisions are
-    negligible."""
+    """Return 64-bit hashes of (graph, configuration, segment), never 0."""
     key = mix(np.uint64(graph) ^ mix(configs.astype(np.uint64)))
     return mix(key ^ mix(segments.astype(np.uint64))) | np.uint64(1)
 
 
 @dataclass(frozen=True)
-class Segment(RowInputs):
-    """One segment of a graph, with the arrays of a separate graph."""
-
-    # (configurable,): each configurable node's column in the codes of the whole graph's codebook
-    columns: np.ndarray
-
-    def given(self, configs: np.ndarray) -> Tensor:
-        pairs = self.codebook.pairs(configs)[:, self.columns].T
-        return self.pair_tokens[send(pairs, self.pair_tokens.device)].long()
-
-
-@dataclass(frozen=True)
 class SegmentedInputs(RowInputs):
-    """A graph without edges between segments; all arrays are sorted by segment. Unlike in
-    RowInputs, pair_tokens is int8, to save memory."""
+    """A graph without edges between segments; arrays are sorted by segment."""
 
     key: int  # number of the graph in the keys of EmbeddingTable
-    columns: np.ndarray  # (configurable,): column of each configurable node in the codebook's codes
     # (3, segments + 1): where each segment's nodes, edges and configurable nodes (rows) begin
     bounds: np.ndarray
 
@@ -160,12 +135,12 @@ class SegmentedInputs(RowInputs):
         """Share (segments,) float32 of the graph's nodes in each segment."""
         return torch.from_numpy(self.sizes / self.sizes.sum()).float()
 
-    def segment(self, number: int) -> Segment:
+    def segment(self, number: int) -> RowInputs:
         """Return the inputs of the segment with this number."""
         nodes, edges, configurable = (
             slice(int(first), int(last)) for first, last in self.bounds[:, number : number + 2]
         )
-        return Segment(
+        return RowInputs(
             opcodes=self.opcodes[nodes],
             numeric=self.numeric[nodes],
             tokens=self.tokens[nodes],
@@ -180,8 +155,7 @@ class SegmentedInputs(RowInputs):
 def prepare_segments(
     graph: Graph, hops: int | None, partition: str, max_nodes: int | None
 ) -> SegmentedInputs:
-    """Return the pruned graph, divided into segments: no edges between segments, arrays sorted by
-    segment."""
+    """Return the pruned graph without edges between segments, sorted by segment."""
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
     segments = divide_nodes(pruned, partition, max_nodes)
     order = np.concatenate(segments)
@@ -205,12 +179,12 @@ def prepare_segments(
     counts = [np.bincount(n, minlength=len(segments)) for n in (number, of_edge[inside], of_column)]
     values = {f.name: getattr(rows, f.name) for f in dataclasses.fields(rows)}
     values["configurable"] = rows.configurable[torch.from_numpy(columns)]
+    values["columns"] = columns
     # int8, because only this array grows with the number of distinct layouts
     values["pair_tokens"] = rows.pair_tokens.to(torch.int8)
     return SegmentedInputs(
         **values,
         key=name_graph(*graph.key),
-        columns=columns,
         bounds=np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0))),
     )
 
@@ -310,8 +284,7 @@ class SegmentNet(nn.Module):
         return self.head(torch.stack(embedded, dim=1)).squeeze(-1)
 
     def count_values(self, inputs: SegmentedInputs) -> int:
-        """Return how many values a layer holds for one configuration, if the largest segments are
-        chosen."""
+        """Return a layer's values for one configuration, if the largest segments are chosen."""
         return int(np.sort(inputs.sizes)[::-1][: self.chosen].sum()) * self.width
 
     @torch.inference_mode()
@@ -353,11 +326,7 @@ class SegmentNet(nn.Module):
 
     def _embed_chosen(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
         """Return the embedding (configs, width) of the graph; only chosen segments have gradients.
-
-        It is the sum over segments of (share of the graph's nodes) * (weight of draw_weights) *
-        (embedding of the segment). `_recollect` returns the embeddings of segments that are not
-        chosen.
-        """
+        It sums share of nodes * weight of draw_weights * embedding over the segments."""
         chosen = torch.randperm(len(inputs.sizes))[: self.chosen]
         known, others = self._recollect(inputs, configs, chosen)
         kept = 1.0 if self.table is None else self.kept
@@ -374,13 +343,9 @@ class SegmentNet(nn.Module):
     def _recollect(
         self, inputs: SegmentedInputs, configs: np.ndarray, chosen: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return segments' embeddings without gradients: cached ones, or computed without a table.
-
-        Returns:
-            A mask (configs, segments) bool: True if the embedding is cached or there is no table;
-            and the embeddings (configs, segments, width), 0 for chosen segments and where the mask
-            is False.
-        """
+        """Return segments' embeddings without gradients, cached or (without a table) computed: a
+        mask (configs, segments) bool of the known ones, and embeddings (configs, segments, width),
+        0 for others and chosen segments."""
         count = len(inputs.sizes)
         if self.table is not None:
             known, others = self.table.read(inputs.key, configs, count)

@@ -33,12 +33,9 @@ SWEEPS = 3
 
 
 def make_evaluators(
-    workloads: Sequence[Workload],
-    tasks: tuple[str, ...] = TASKS,
-    devices: Sequence[int] = DEVICES,
+    workloads: Sequence[Workload], tasks: tuple[str, ...] = TASKS, devices: Sequence[int] = DEVICES
 ) -> list[Evaluator]:
-    """Return an evaluator for each workload on each number of devices. `devices`: numbers of
-    devices; if empty, each workload gets its default number."""
+    """Return evaluators of each workload on each of `devices` (empty: its default number)."""
     return [
         Evaluator(Environment(graph, make_machine(number)), tasks)
         for workload in workloads
@@ -49,14 +46,9 @@ def make_evaluators(
 
 @dataclass
 class BestDecisions:
-    """Search training instances, and keep the best known decision of each one, simplified.
-
-    An instance is left out of training and comparison if no known decision fits into memory.
-
-    Attributes:
-        decisions: the best known decision of each instance; at first, the default decision.
-        seconds: runtimes of these decisions; infinite if no known decision fits.
-    """
+    """Search training instances with `workers` processes, and keep the best known decision of each,
+    simplified; at first the default one. An instance without a decision that fits (infinite
+    `seconds`) is left out of training and comparison."""
 
     evaluators: Sequence[Evaluator]  # the training instances
     workers: int = 1  # number of processes that search; it does not change the results
@@ -70,15 +62,17 @@ class BestDecisions:
             self._keep(index, base)
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
-        """Search each instance with at most `budget` evaluations; keep decisions that are faster.
-        `policy`: proposes decisions; None: search without a policy."""
+        """Search each instance with at most `budget` evaluations, with a policy or none."""
         with track(range(len(self.evaluators)), "Searching") as indices:
             for decision, index in zip(self._find_all(policy, budget, seed), indices, strict=True):
                 if decision is not None:
                     self._keep(index, decision)
 
     def _find_all(self, policy: Policy | None, budget: int, seed: int) -> Iterator[Decision | None]:
-        budgets = [fit_budget(evaluator.graph.num_nodes, budget) for evaluator in self.evaluators]
+        budgets = [
+            min(budget, max(LEAST, NODES // evaluator.graph.num_nodes))
+            for evaluator in self.evaluators
+        ]
         asked = self.evaluators, repeat(policy), budgets, repeat(seed)
         if self.workers == 1:
             yield from map(find_best, *asked)
@@ -96,8 +90,7 @@ class BestDecisions:
         return [make_instance(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Return how many times slower the policy's likeliest decisions are than the best known. It
-        is the geometric mean over the training instances."""
+        """Return how many times slower the policy's likeliest decisions are (geometric mean)."""
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()
@@ -107,11 +100,6 @@ class BestDecisions:
     def _find_known(self) -> Iterator[tuple[Evaluator, Decision, float]]:
         every = zip(self.evaluators, self.decisions, self.seconds, strict=True)
         return (known for known in every if known[2] < math.inf)
-
-
-def fit_budget(nodes: int, budget: int) -> int:
-    """Return `budget`, but at most NODES / nodes or LEAST evaluations, whichever is more."""
-    return min(budget, max(LEAST, NODES // nodes))
 
 
 def begin_searching() -> None:
@@ -129,12 +117,9 @@ def find_best(
 
 
 def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
-    """Return a simpler decision that is slower by at most the share LOSS.
-
-    Three simplifications are tried. All fused nodes get one fusion level. Priorities become upward
-    ranks (longest paths to the end) or else all equal, so that kernels run in the order in which
-    they become ready. Each node moves to the device of most of its neighbours.
-    """
+    """Return a simpler decision, slower by at most the share LOSS: fused nodes get one fusion
+    level; priorities become longest paths to the end, or else equal; each node moves to the device
+    of most of its neighbours."""
     environment = evaluator.environment
     limit = environment.runtime(decision).seconds * (1 + LOSS)
 
@@ -170,8 +155,7 @@ def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 def _gather(
     evaluator: Evaluator, decision: Decision, is_as_good: Callable[[Decision], bool]
 ) -> Decision:
-    """Try to move each node, once, to the device of most of its neighbours. A move is kept if
-    `is_as_good` returns True for the new decision."""
+    """Move each node, once, to the device of most neighbours where `is_as_good` allows it."""
     graph, devices = evaluator.graph, len(evaluator.machine)
     for node in map(int, np.flatnonzero(graph.decides_device)):
         placement = decision.placement[graph.leaders]

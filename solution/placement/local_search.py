@@ -52,9 +52,8 @@ class Move:
 
 
 class GainPredictor:
-    """Predict how many seconds each possible move would save, for one evaluator's graph. The
-    seconds of a fused kernel are divided among its nodes in proportion to the seconds that each
-    node would take alone."""
+    """Predict how many seconds each possible move would save. A fused kernel's seconds are divided
+    among its nodes in proportion to their seconds alone."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         graph = self._graph = evaluator.graph
@@ -67,8 +66,8 @@ class GainPredictor:
         self._labels = {"alike": find_alike(graph)[graph.leaders], "single": graph.leaders}
 
     def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
-        """Return the moves with a positive predicted gain for each of REASONS, the largest first.
-        `size`: how nodes are grouped into parts, one of SIZES."""
+        """Return the moves with a positive gain for each of REASONS, the largest first. Nodes are
+        grouped into parts by `size`, one of SIZES."""
         timeline, waited = self._simulate(decision)
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)
@@ -91,12 +90,8 @@ class GainPredictor:
     def _predict(
         self, timeline: Timeline, waited: np.ndarray, part: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return predicted gains in seconds (parts, devices) for each of REASONS.
-
-        Args:
-            waited: (nodes,) bool: True for nodes on the critical chain, which delay other work.
-            part: (nodes,) the part of each node.
-        """
+        """Return predicted gains in seconds (parts, devices) for each of REASONS. `waited`: mask
+        (nodes,) of the critical chain. `part`: (nodes,) the part of each node."""
         devices, count = len(self._evaluator.machine), int(part.max()) + 1
         seconds = self._spread_seconds(timeline)
         current = seconds[np.arange(len(part)), timeline.placement]
@@ -131,9 +126,8 @@ class GainPredictor:
         return {"load": by_load, "wait": by_wait}
 
     def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
-        """Return seconds (nodes, devices): each node's share of its kernel's time, on each device.
-        A kernel's simulated seconds may differ from the sum of the seconds that its nodes would
-        take without fusion, so the latter are scaled by the ratio of the two."""
+        """Return seconds (nodes, devices): each node's share of its kernel's time, on each device:
+        its seconds alone, scaled to the kernel's simulated seconds."""
         rows = np.arange(len(timeline.groups))
         current = self._seconds[rows, timeline.placement]
         alone = np.bincount(timeline.groups, current, len(rows))[timeline.groups]
@@ -161,10 +155,9 @@ class GainPredictor:
 
         lateness = max(transfers / nodes in the part - least slack of these nodes, 0)
 
-        So each node of the part is assumed to send, or to wait for, an equal share of the
-        transfers. A node's slack is the time from its end to the program's end, minus the time of
-        the work after the node. That work is estimated as the longest path after the node, times
-        the ratio of the program's runtime to the longest path of the whole program.
+        A node's slack is the time from its end to the program's, minus the work after it: the
+        longest path after the node, times the program's runtime over the whole program's longest
+        path.
         """
         total = timeline.outcome.seconds
         spare = total - timeline.end - self._after * total / max(self._longest, 1e-30)
@@ -175,9 +168,8 @@ class GainPredictor:
 
 
 def find_alike(graph: CostGraph) -> np.ndarray:
-    """Return a class number (nodes,) int64 for each node. Nodes of one class apply the same
-    operation to tensors of the same shapes in the same layer, like the time steps of an unrolled
-    network."""
+    """Return class numbers (nodes,) int64. A class has one operation, shapes and layer, like the
+    time steps of an unrolled network."""
     content = np.column_stack([
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
@@ -191,11 +183,8 @@ def find_alike(graph: CostGraph) -> np.ndarray:
 
 
 def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray:
-    """Return seconds (times, devices): how long each device is idle after `since` (times,).
-
-    idle = total - since - (seconds of kernels that start later + remaining seconds of the running
-    kernel)
-    """
+    """Return seconds (times, devices) that each device is idle after `since` (times,): what is left
+    of the total without kernels that start later and the rest of the running one."""
     total = timeline.outcome.seconds
     runs = (timeline.groups == np.arange(len(timeline.groups))) & (timeline.end > timeline.start)
     idle = np.empty((len(since), devices))
@@ -214,9 +203,8 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
 
 
 def _sort_gains(saved: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the (part, device) of each positive predicted gain, the largest first. Among equal
-    gains, consecutive parts prefer different devices, so that parts that are moved together do not
-    all go to one device. `saved`: (parts, devices) predicted gains in seconds."""
+    """Yield the (part, device) of each positive gain in `saved` (parts, devices), the largest
+    first; of equal ones, consecutive parts prefer different devices."""
     parts, devices = np.nonzero(saved > 0)
     turn = (devices - parts) % saved.shape[1]
     order = np.lexsort((parts, turn, -saved[parts, devices]))
@@ -238,14 +226,8 @@ class _Way:
 def search_locally(
     evaluator: Evaluator, predictor: GainPredictor, start: Decision, seconds: float, budget: int
 ) -> None:
-    """Move parts until no strategy helps, or `budget` evaluations are used.
-
-    The result is `evaluator.best`.
-
-    Args:
-        start: a valid decision that was already evaluated.
-        seconds: the runtime of `start`.
-    """
+    """Move parts until no strategy helps, or `budget` evaluations are used; the result is
+    `evaluator.best`. `start` is a valid decision of `seconds`, already evaluated."""
     ways = [_Way(size, reason) for size, reason in product(SIZES, REASONS)]
     limit, failed = len(evaluator.curve) + budget, set[tuple[int, int, int]]()
     known: dict[str, dict[str, list[Move]]] = {}
@@ -261,7 +243,10 @@ def search_locally(
         if not moves:
             way.failures = FAILURES
             continue
-        moved = _apply(best, moves)
+        placement = best.placement.copy()
+        for move in moves:
+            placement[move.leaders] = move.device
+        moved = replace(best, placement=placement)
         found = evaluator.evaluate(moved)
         if not evaluator.is_valid(found):
             # An invalid decision is no gain, even if `start` is slower than INVALID * reference.
@@ -300,10 +285,3 @@ def _take(
 
 def _name(move: Move) -> tuple[int, int, int]:
     return int(move.leaders[0]), len(move.leaders), move.device
-
-
-def _apply(decision: Decision, moves: list[Move]) -> Decision:
-    placement = decision.placement.copy()
-    for move in moves:
-        placement[move.leaders] = move.device
-    return replace(decision, placement=placement)

@@ -61,8 +61,7 @@ class Bundle:
 
     @property
     def caveat(self) -> str:
-        """Return a warning if the bundle was trained by another version of the code; otherwise
-        ""."""
+        """Return a warning if another version of the code trained the bundle; otherwise ""."""
         from solution.runs.fingerprint import fingerprint_code
 
         if self.record.code == fingerprint_code():
@@ -74,8 +73,7 @@ class Bundle:
         return f"<Bundle {self.source}: {self.describe()}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state to pickle; load all models first if the folder is temporary. The copy
-        may exist longer than a temporary folder."""
+        """Return the state to pickle, with all models loaded if the folder is temporary."""
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
@@ -98,20 +96,12 @@ class Bundle:
         regret: float = REGRET,
         confidence: float = CONFIDENCE,
     ) -> Ranking:
-        """Rank the configurations of a graph, and say how many of them to measure.
+        """Rank a graph's configurations, and say how many of them to measure so that the best is at
+        most the share `regret` slower than the best of all, for the share `confidence` of programs.
 
-        Args:
-            graph: an unpruned graph, as read from its file; a graph of a store; or the path of its
-                file.
-            facts: sizes of the whole program, needed if the graph is pruned; a store's file has
-                them.
-            regret: by which share the best of the measured configurations may be slower than the
-                best of all: 0.02 for 2%.
-            confidence: the share of programs for which this shall hold.
-
-        Raises:
-            InputError: the bundle has no model for the graph's collection, or a model cannot be
-                used.
+        `graph`: as read from its file, a store's, or a path. `facts`: sizes of the whole program,
+        needed for pruned graphs; a store's file has them. Raises InputError if no model ranks the
+        collection, or one cannot be used.
         """
         calibration.check_promise(regret, confidence)
         program, read_facts = _read(graph)
@@ -136,13 +126,9 @@ class Bundle:
         )
 
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
-        """Return a scorer with a fixed reference list: scores of all later batches are comparable.
-
-        Args:
-            graph: the unpruned program. The reference list consists of some of its configurations,
-                or of generated ones if it has just one.
-            reference: largest length of the list; by default solution.serving.session.REFERENCE.
-        """
+        """Return a scorer with a fixed reference list of at most `reference` of the unpruned
+        program's configurations, or generated ones if it has one: later scores are all
+        comparable."""
         from solution.serving.session import REFERENCE, open_session
 
         program, _ = _read(graph)
@@ -157,8 +143,7 @@ class Bundle:
         )
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
-        """Return, for each experiment, a frame (see solution.domain.predictions) of the scores of
-        its models."""
+        """Return each experiment's frame of its models' scores (solution.domain.predictions)."""
         import polars as pl
 
         from solution.domain.predictions import make_frame
@@ -172,21 +157,24 @@ class Bundle:
         }
 
     def vote(self, graph: Graph) -> dict[str, list[tuple[Member, np.ndarray]]]:
-        """Return by experiment each model's scores (configs,) float32, sorted by fold and seed. The
-        fallback's models vote only if no member of the recipe ranks the collection."""
+        """Return by experiment each model's scores (configs,) float32, by fold and seed; the
+        fallback's only if no member of the recipe ranks the collection."""
         votes: dict[str, list[tuple[Member, np.ndarray]]] = {}
         for member, model, prepared in self.prepare(graph):
             with naming(self.source, member, "cannot score it"):
                 scores = model.ranker.predict(prepared)
-            check_scores(scores, graph, self.source, member)
+            if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
+                raise InputError(
+                    f"{self.source}: {member.folder} gives no finite score to each of the "
+                    f"{graph.num_configs} configurations of {graph.name}. Train it again."
+                )
             votes.setdefault(member.experiment, []).append((member, scores.astype(np.float32)))
         for voted in votes.values():
             voted.sort(key=lambda vote: (vote[0].fold, vote[0].seed))
         return votes
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
-        """Yield (member, model, graph) for each model that ranks the graph's collection. The
-        yielded graph is prepared for the model."""
+        """Yield (member, model, graph prepared for it) for each model of the graph's collection."""
         check_configured(graph)
         prepared: dict[Preparation, Graph] = {}
         for member, model in self.models(graph.collection.name):
@@ -195,16 +183,14 @@ class Bundle:
             yield member, model, prepared[model.preparation]
 
     def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
-        """Yield the models that rank graphs of the collection. While the generator runs, matrix
-        products use one thread: they are too small for several."""
+        """Yield the collection's models; matrix products, too small for more, use one thread."""
         libraries = self._libraries or ThreadpoolController()
         with libraries.limit(limits=1, user_api="blas"):
             for member in self.choose(collection):
                 yield member, self._load(member)
 
     def choose(self, collection: str) -> list[Member]:
-        """Return the recipe's models that rank the collection; if there are none, the fallback's.
-        Raises InputError if neither has a model for the collection."""
+        """Return the recipe's models for the collection, else the fallback's, else InputError."""
         chosen = [
             member
             for member in self.record.members
@@ -218,8 +204,7 @@ class Bundle:
         return chosen
 
     def _weigh(self, collection: str) -> dict[str, float]:
-        """Return the weight of each experiment that votes in a collection; cached. Raises
-        InputError if the recipe's table of the collection names a member that the bundle lacks."""
+        """Return each voter's weight; InputError if the bundle lacks a member that must vote."""
         if collection not in self._weights:
             recipe, members = self.record.recipe, self.record.members
             present = {m.experiment for m in members if collection in m.collections}
@@ -231,8 +216,7 @@ class Bundle:
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
-        """Return a controller of the loaded BLAS libraries; None if models may load more of
-        them."""
+        """Return a controller of the loaded BLAS libraries; None if models may load more."""
         return ThreadpoolController() if self.record.is_light else None
 
     @cached_property
@@ -264,15 +248,9 @@ class Bundle:
 
 
 def load_bundle(path: str | Path = DEFAULT) -> Bundle:
-    """Open a bundle, a folder or a zip, and compare every file with its checksum.
-
-    Args:
-        path: by default the bundle that comes with the package. It learned from the package's
-            sample and from collected programs.
-
-    Raises InputError if the bundle is damaged, contains unknown files, or was made with another
-    version of the features.
-    """
+    """Open a bundle, a folder or a zip (default: the package's, which learned from its sample and
+    collected programs), and compare every file's checksum. Raises InputError if it is damaged, has
+    unknown files, or was made for other features."""
     source = Path(path)
     if source.name == RECORD and source.is_file():
         raise InputError(f"{source}: is the record of a bundle. Give its folder, {source.parent}.")
@@ -289,8 +267,7 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
 
 
 def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
-    """Return the models of a run, merged by a recipe, as a bundle packed for this process only.
-    `recipe`: its name or file; None: the recipe by which the run was merged last."""
+    """Return a run's models, merged by a recipe (None: the last one used), as a bundle."""
     from ensembles.recipe import choose_recipe
     from solution.runs.folder import Run
     from solution.serving.packing import pack
@@ -313,19 +290,9 @@ def check_configured(graph: Graph) -> None:
         )
 
 
-def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member) -> None:
-    """Raise InputError unless `scores` has one finite number for each configuration."""
-    if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
-        raise InputError(
-            f"{source}: {member.folder} gives no finite score to each of the "
-            f"{graph.num_configs} configurations of {graph.name}. Train it again."
-        )
-
-
 @contextmanager
 def naming(source: Path, member: Member, what: str) -> Iterator[None]:
-    """Turn every error in the block into an InputError that names the bundle. A library may raise
-    any exception on a model's contents; `what` says what failed."""
+    """Turn any error in the block into an InputError: the bundle, and `what` failed."""
     try:
         yield
     except InputError as error:
@@ -339,8 +306,7 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
 
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
-    """Return the graph, read from a file if `graph` is a path, and the sizes of the whole program.
-    The sizes are None if `graph` is a Graph already."""
+    """Return the graph, perhaps read from a path, and then also the whole program's sizes."""
     if isinstance(graph, Graph):
         return graph, None
     from solution.serving.reading import read_question
@@ -363,8 +329,7 @@ def _open(folder: Path, source: Path, kept: object) -> Bundle:
 
 
 def _find_spread(votes: list[np.ndarray]) -> np.ndarray:
-    """Return the standard deviation (configs,) of each configuration's rank over the models. It is
-    NaN if there is one model. `votes`: the scores (configs,) of each model."""
+    """Return the deviation (configs,) of ranks over the models' scores `votes`; NaN of one."""
     if len(votes) == 1:
         return np.full(len(votes[0]), np.nan)
     return np.asarray(np.std([rank(scores) for scores in votes], axis=0))

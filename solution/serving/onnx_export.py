@@ -23,15 +23,7 @@ from solution.models.layout import layout_forward
 from solution.models.layout.colour_refinement import NUM_SHARES, find_pooling, plan_colours
 from solution.models.layout.layout_forward import centre, configure, embed, receive, send
 from solution.models.light import read_weights
-from solution.models.nets.forward import (
-    DEVIATION_EPSILON,
-    NORM_EPSILON,
-    Scalers,
-    SparseRows,
-    Weights,
-    embed_nodes,
-    mlp,
-)
+from solution.models.nets import forward
 from solution.models.tile.tile_forward import convolve, count_blocks, describe_kernel, read_out
 from solution.serving.bundle import Bundle, naming
 from solution.serving.record import Member
@@ -45,9 +37,8 @@ TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorPro
 
 
 def export(bundle: Bundle, folder: Path) -> list[Path]:
-    """Write every student of the bundle into the folder; each file is named after the collections
-    that the student ranks. Raises InputError if the bundle holds no students, or a net that cannot
-    be exported."""
+    """Write each student into the folder, named after its collections. Raises InputError without
+    students, or for a net that cannot be exported."""
     if not bundle.record.is_light:
         raise InputError(
             f"{bundle.source}: holds no students, which alone are written as ONNX. Pack the run "
@@ -58,7 +49,11 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
     for member in bundle.record.members:
         path = place_below(folder, f"{name_file(member)}.onnx", bundle.source)
         with naming(bundle.source, member, "cannot be written as ONNX"):
-            content = write_model(bundle, member).SerializeToString()
+            record = _read(bundle, member)
+            write = {"layout_net": _write_layout_net, "tile_net": _write_tile_net}[record["kind"]]
+            layers, scores = write(record["settings"], *read_weights(bundle.folder / member.folder))
+            notes = {"kind": record["kind"], "collections": ",".join(member.collections)}
+            content = layers.finish(scores, notes).SerializeToString()
         with replace_file(path) as temporary:
             temporary.write_bytes(content)
         paths.append(path)
@@ -66,29 +61,18 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
 
 
 def name_file(member: Member) -> str:
-    """Return the name of a student's file without .onnx, such as distilled_tile-tile-xla. It
-    consists of the experiment and the student's collections."""
+    """Return a student's file name without .onnx: its experiment and collections."""
     return "-".join([member.experiment, *member.collections]).replace(":", "-")
 
 
 def find_inputs(bundle: Bundle, graph: Graph) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the name of the file that ranks the graph, and the file's input arrays for the graph.
-    The file scores the graph's distinct configurations; `scores[graph.distinct.inverse]` has the
-    scores of all configurations."""
+    """Return the name of the file that ranks the graph, and its input arrays; it scores distinct
+    configurations, see Graph.distinct."""
     (member,) = bundle.choose(graph.collection.name)
     record = _read(bundle, member)
     ((_, model, prepared),) = bundle.prepare(graph)
     find = {"layout_net": _find_layout_inputs, "tile_net": _find_tile_inputs}[record["kind"]]
     return name_file(member), find(prepared, record["settings"])
-
-
-def write_model(bundle: Bundle, member: Member) -> ModelProto:
-    """Return the student as an ONNX model."""
-    record = _read(bundle, member)
-    write = {"layout_net": _write_layout_net, "tile_net": _write_tile_net}[record["kind"]]
-    layers, scores = write(record["settings"], *read_weights(bundle.folder / member.folder))
-    notes = {"kind": record["kind"], "collections": ",".join(member.collections)}
-    return layers.finish(scores, notes)
 
 
 def _read(bundle: Bundle, member: Member) -> dict[str, Any]:
@@ -97,12 +81,12 @@ def _read(bundle: Bundle, member: Member) -> dict[str, Any]:
 
 
 def _write_tile_net(
-    settings: Mapping[str, Any], weights: Weights, scalers: Scalers
+    settings: Mapping[str, Any], weights: forward.Weights, scalers: forward.Scalers
 ) -> tuple["GraphLayers", str]:
     """Return the net as an ONNX graph, and the name of its output: scores (configs,)."""
     net = GraphLayers(weights, scalers)
     opcodes = net.take("opcodes", "int", "nodes")
-    x = embed_nodes(net, opcodes, net.take("numeric", "float", "nodes", "numbers"))
+    x = forward.embed_nodes(net, opcodes, net.take("numeric", "float", "nodes", "numbers"))
     sources, targets = net.take("sources", "int", "edges"), net.take("targets", "int", "edges")
     for number in range(count_blocks(settings)):
         x = convolve(net, x, sources, targets, number)
@@ -123,10 +107,9 @@ def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np
 
 
 def _write_layout_net(
-    settings: Mapping[str, Any], weights: Weights, scalers: Scalers
+    settings: Mapping[str, Any], weights: forward.Weights, scalers: forward.Scalers
 ) -> tuple["GraphLayers", str]:
-    """Return the net as an ONNX graph, and the name of its output. The output is the scores
-    (configs,) of all configurations, computed together."""
+    """Return the net as an ONNX graph, and its output's name, of scores (configs,)."""
     rounds = len(settings["rounds"])
     net = GraphLayers(centre(weights, rounds), scalers)
     opcodes = net.take("opcodes", "int", "nodes")
@@ -149,13 +132,12 @@ def _write_layout_net(
     pooled = net.apply("Reshape", _multiply(net, "pooling", x, rows), shape)
     differences = net.apply("Slice", pooled, net.integers(1), count)
     sums = net.add(differences, net.apply("Slice", pooled, *map(net.integers, (0, 1))))
-    scores = mlp(net, net.standardise(sums, listed), "readout")
+    scores = forward.mlp(net, net.standardise(sums, listed), "readout")
     return net, net.apply("Squeeze", scores, net.integers(1))
 
 
 def _run_round(net: "GraphLayers", x: str, number: int) -> str:
-    """Write one round of message passing. It turns values (colours before, inputs) into values
-    (colours after, outputs)."""
+    """Write a round of message passing: (colours before, inputs) to (colours after, outputs)."""
     messages, kept = send(net, x, number)
     parents = net.take(f"parents_{number}", "int", f"colours_{number + 1}")
     sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", parents))
@@ -165,8 +147,7 @@ def _run_round(net: "GraphLayers", x: str, number: int) -> str:
 
 
 def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
-    """Write the product of a sparse matrix with `count` rows and x. The entries are inputs of the
-    file: `name`_rows, `name`_columns and `name`_values."""
+    """Write a sparse matrix (`count` rows, inputs `name`_rows, _columns, _values) times x."""
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
     columns = net.take(f"{name}_columns", "int", entries)
@@ -200,7 +181,7 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def _list_entries(name: str, matrix: SparseRows) -> dict[str, np.ndarray]:
+def _list_entries(name: str, matrix: forward.SparseRows) -> dict[str, np.ndarray]:
     rows = np.repeat(np.arange(len(matrix.starts) - 1), np.diff(matrix.starts))
     return {
         f"{name}_rows": rows,
@@ -210,18 +191,16 @@ def _list_entries(name: str, matrix: SparseRows) -> dict[str, np.ndarray]:
 
 
 class GraphLayers:
-    """Writes a net's layers as an ONNX graph; a method that adds a layer returns its output's
-    name."""
+    """Writes a net's layers as an ONNX graph; methods return their output's name."""
 
-    def __init__(self, weights: Weights, scalers: Scalers) -> None:
+    def __init__(self, weights: forward.Weights, scalers: forward.Scalers) -> None:
         self.weights, self._scalers = weights, scalers
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
 
     def take(self, name: str, kind: str, *shape: int | str) -> str:
-        """Add an input of kind float, int or bool. A number in its shape is a fixed size; a word
-        names a dimension of any size."""
+        """Add an input of kind float, int or bool; words in its shape name free dimensions."""
         self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
         return name
 
@@ -257,7 +236,9 @@ class GraphLayers:
 
     def layer_norm(self, x: str, name: str) -> str:
         parts = (self.weight(f"{name}.{part}") for part in ("weight", "bias"))
-        return self.apply("LayerNormalization", x, *parts, axis=-1, epsilon=float(NORM_EPSILON))
+        return self.apply(
+            "LayerNormalization", x, *parts, axis=-1, epsilon=float(forward.NORM_EPSILON)
+        )
 
     def scale_rows(self, centred: str, name: str) -> str:
         return self.layer_norm(centred, name)
@@ -311,20 +292,18 @@ class GraphLayers:
         return self.apply("Expand", row, self.apply("Concat", count, self.integers(1), axis=0))
 
     def standardise(self, x: str, listed: str) -> str:
-        """Subtract from x the mean over its rows where `listed` (rows,) bool is True; divide by the
-        standard deviation over these rows."""
+        """Standardise x by mean and deviation of its rows where `listed` (rows,) is True."""
         axis = self.integers(0)
         chosen = self.apply("Compress", x, listed, axis=0)
         centred = self.apply("Sub", x, self.apply("ReduceMean", chosen, axis))
         square = self.apply("Compress", self.apply("Mul", centred, centred), listed, axis=0)
         variance = self.apply("ReduceMean", square, axis)
-        small = self.constant(np.array(DEVIATION_EPSILON))
+        small = self.constant(np.array(forward.DEVIATION_EPSILON))
         deviation = self.apply("Sqrt", self.apply("Add", variance, small))
         return self.apply("Div", centred, deviation)
 
     def sum_rows(self, x: str, rows: str, columns: str, count: str, values: str = "") -> str:
-        """Write sums (count, width): sums[rows[i]] += values[i] * x[columns[i]], for each i.
-        Without `values` every factor is 1."""
+        """Write sums (count, width): sums[rows[i]] += values[i] (default: 1) * x[columns[i]]."""
         named = self.gather(x, columns)
         if values:
             named = self.apply("Mul", named, self.apply("Unsqueeze", values, self.integers(1)))

@@ -4,16 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import (
-    LAYOUT_TENSORS,
-    LAYOUT_UNSET,
-    MAX_RANK,
-    OPCODES,
-    OPTION_CHOICES,
-    TILE_BLOCKS,
-)
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.preparation import repair_padding
 
@@ -26,9 +19,8 @@ AskedFor = tuple[int, str, list[int]]
 
 
 def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
-    """Return a line for each of the configurations at the positions `configs` (k,). `whole`: name
-    every layout that a configuration asks for; otherwise only a few of the layouts that differ from
-    the compiler's program."""
+    """Return a line for each of the positions `configs` (k,): all layouts if `whole`, else a few
+    that differ from the compiler's program."""
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
@@ -50,9 +42,10 @@ def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
 
 def list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
     """Return the layouts that a configuration sets at one node; `layout` is (18,) or (3, 6)."""
-    slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)
-    orders = [[int(axis) for axis in order if axis != LAYOUT_UNSET] for order in slots]
-    return [(node, tensor, order) for tensor, order in zip(LAYOUT_TENSORS, orders, strict=True)
+    slots = layout.reshape(len(vocabulary.LAYOUT_TENSORS), vocabulary.MAX_RANK)
+    orders = [[int(axis) for axis in order if axis != vocabulary.LAYOUT_UNSET] for order in slots]
+    pairs = zip(vocabulary.LAYOUT_TENSORS, orders, strict=True)
+    return [(node, tensor, order) for tensor, order in pairs
             if order]  # fmt: skip
 
 
@@ -66,7 +59,7 @@ def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
 
 def name_node(graph: Graph, node: int) -> str:
     """Return a node's opcode and number, such as `dot 4`."""
-    return f"{OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node}"
+    return f"{vocabulary.OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node}"
 
 
 def spell(tensor: str, order: Iterable[int]) -> str:
@@ -75,10 +68,9 @@ def spell(tensor: str, order: Iterable[int]) -> str:
 
 
 def describe_options(
-    row: np.ndarray, options: Mapping[str, tuple[str, ...]] = OPTION_CHOICES
+    row: np.ndarray, options: Mapping[str, tuple[str, ...]] = vocabulary.OPTION_CHOICES
 ) -> str:
-    """Describe the compile options that differ from the compiler's default. `options`: the possible
-    values of each option, by its name."""
+    """Describe the compile options that differ from the defaults; `options`: values by name."""
     words = [
         f"{name} {choices[choice]}"
         for (name, choices), choice in zip(options.items(), row, strict=True)
@@ -90,25 +82,24 @@ def describe_options(
 def _describe_tile(row: np.ndarray) -> str:
     """Return the tile sizes of each block of features, without zeros at the end, in words."""
     words = []
-    for name, block in TILE_BLOCKS.items():
-        sizes = np.trim_zeros(row[block][:MAX_RANK].astype(np.int64), "b")
+    for name, block in vocabulary.TILE_BLOCKS.items():
+        sizes = np.trim_zeros(row[block][: vocabulary.MAX_RANK].astype(np.int64), "b")
         if len(sizes):
             words.append(f"{name} {'x'.join(map(str, sizes))}")
     return ", ".join(words) or "no tile"
 
 
 def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> list[str]:
-    """Name the configurable nodes whose layouts differ from those in the compiler's program. A
-    layout that is not set is left to the compiler and counts as equal."""
+    """Name configurable nodes whose layouts, if set, differ from the compiler's program."""
     if not len(graph.configurable):
         return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)
-    columns = [FEATURES.index(f"{tensor}_changed") for tensor in LAYOUT_TENSORS]
+    columns = [FEATURES.index(f"{tensor}_changed") for tensor in vocabulary.LAYOUT_TENSORS]
     # (pairs, tensors) bool: True if the tensor's layout differs from the compiler's
     changed: np.ndarray = described[:, columns] > 0
     differs = np.flatnonzero(changed.any(axis=1))
     # (pairs,) bool: True if the layout of any tensor is set
-    given = (layouts.layouts != LAYOUT_UNSET).any(axis=1)
+    given = (layouts.layouts != vocabulary.LAYOUT_UNSET).any(axis=1)
     lines = []
     for taken in layouts.pairs(layouts.rows[configs]):
         pairs = taken[np.isin(taken, differs)]
@@ -119,8 +110,7 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
 
 
 def _describe_same(graph: Graph, given: np.ndarray) -> str:
-    """Say that no layout differs from the compiler's, and whether the configuration sets any.
-    `given`: (configurable,) bool: True if the configuration sets a layout of the node."""
+    """Say that no layout differs from the compiler's, and if any is `given` (configurable,)."""
     asked = graph.configurable[given]
     if not len(asked):
         return SAME
@@ -131,10 +121,10 @@ def _describe_same(graph: Graph, given: np.ndarray) -> str:
 def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarray) -> str:
     """Return a node's changed layouts in words, as in `dot 4 output {1,0}`, minor to major."""
     node = graph.configurable[layouts.node[pair]]
-    slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
+    slots = layouts.layouts[pair].reshape(len(vocabulary.LAYOUT_TENSORS), vocabulary.MAX_RANK)
     words = [
-        spell(tensor, [axis for axis in order if axis != LAYOUT_UNSET])
-        for tensor, order, is_changed in zip(LAYOUT_TENSORS, slots, changed, strict=True)
+        spell(tensor, [axis for axis in order if axis != vocabulary.LAYOUT_UNSET])
+        for tensor, order, is_changed in zip(vocabulary.LAYOUT_TENSORS, slots, changed, strict=True)
         if is_changed
     ]
     return f"{name_node(graph, node)} {' '.join(words)}"

@@ -51,15 +51,11 @@ def open_experiments(
     collections: Sequence[str] = (),
     mixes: bool = False,
 ) -> Iterator[tuple[Plan, Run]]:
-    """Begin or resume the run in `folder`; yield its plan and the run, ready for training.
+    """Begin or resume (or `replace`) the run in `folder`; yield its plan and the run, ready for
+    training.
 
-    Args:
-        limit: for a quick look: use only a few graphs of each collection.
-        replace: begin the run again if there is one.
-        collections: use only these; empty: all.
-        mixes: allow labels of several sources (measured, estimated) in one training.
-
-    Raises InputError as open_run and check_mixture do, and if no graph has labels.
+    `limit`: a quick look at few graphs. `collections`: only these; empty: all. `mixes`: see
+    check_mixture. Raises InputError as open_run and check_mixture do, and if no graph has labels.
     """
     plan = make_plan(store, scheme, folds, limit=limit, collections=collections)
     check_labels(plan)
@@ -82,14 +78,8 @@ def open_planned(
     replace: bool = False,
     collections: Sequence[str] = (),
 ) -> Iterator[Run]:
-    """Begin or resume the run of an existing plan in `folder`, and yield the run.
-
-    Args:
-        settings: the settings to record with the run, from describe_run.
-        quick: record a new run as a quick look.
-        replace: begin the run again if there is one.
-        collections: the collections that the user named; empty: all.
-    """
+    """Begin or resume (or `replace`) the run of an existing plan in `folder`, and yield it.
+    `settings`: describe_run's, to record. `quick`: a quick look. `collections`: those named."""
     for experiment in experiments:
         rehearse(experiment, plan)
     with open_run(folder, settings, replace=replace, quick=quick) as run:
@@ -109,23 +99,16 @@ def open_store(
     named: bool = False,
     workers: int | None = None,
 ) -> Iterator[Store]:
-    """Yield a store of prepared graphs, which is locked against changes during the block.
+    """Yield a store of prepared graphs, locked against changes: `data` itself, or prepared from it
+    in `target` or, if that has too few hops around configurable nodes, in a folder beside it
+    (unless the user `named` it).
 
-    The store is `data` itself, or is prepared from `data` in the folder `target`. A store keeps
-    the nodes within a fixed number of hops (edges) of configurable nodes. If the experiments need
-    more hops than the store in `target` has, another store is prepared in a folder beside it.
-
-    Args:
-        collections: the data must have graphs of these; checked before anything is prepared.
-        limit: for a quick look: prepare only a few graphs.
-        named: the user named `target`, so no other folder may be used.
-        workers: number of processes that prepare graphs; None: one per core.
-
-    Raises:
-        InputError: the store does not fit the experiments or is damaged, or the data cannot be
-            prepared.
+    `collections`: must be in the data. `limit`: a quick look at few graphs. Raises InputError if
+    the store does not fit or is damaged, or the data cannot be prepared.
     """
-    hops = find_needed_hops(experiments)
+    # None: an experiment needs the whole graphs
+    needed = {experiment.ranker.needed_hops for experiment in experiments}
+    hops = None if None in needed else max(number for number in needed if number is not None)
     if is_store(data):
         folder = data
         if named and target.resolve() != data.resolve():
@@ -146,20 +129,9 @@ def open_store(
         yield dataclasses.replace(store, is_checked=True)
 
 
-def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
-    """Return the number of hops (edges) around configurable nodes that suffices for all
-    experiments; None: an experiment needs the whole graphs."""
-    needed = {experiment.ranker.needed_hops for experiment in experiments}
-    return None if None in needed else max(number for number in needed if number is not None)
-
-
 def choose_place(target: Path, hops: int | None) -> Path:
-    """Return `target`, or a folder beside it, for a store with at least these hops (edges around
-    configurable nodes).
-
-    Return `target` if its store has enough hops, or if it is no store yet and `hops` is the
-    default. Otherwise return the path with "-whole" or "-hops-N" appended to its name.
-    """
+    """Return `target` if its store has these hops, or it is no store yet and `hops` is the default;
+    else the path with "-whole" or "-hops-N" appended."""
     usual = hops == Preparation().hops
     if _serves(target, hops) or (usual and not is_store(target)):
         return target
@@ -174,8 +146,7 @@ def _serves(folder: Path, hops: int | None) -> bool:
 
 
 def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -> None:
-    """Raise InputError if a collection in `asked` is unknown, or not among the data's collections
-    `there`."""
+    """Raise InputError if a collection in `asked` is unknown, or not `there`."""
     for name in asked:
         collection(name)  # raises InputError if the name is unknown
         if name not in there:
@@ -249,14 +220,9 @@ def check_labels(plan: Plan) -> None:
 
 
 def check_mixture(plan: Plan, *, mixes: bool) -> None:
-    """Raise InputError if a model would learn from graphs that do not belong together.
-
-    Measured runtimes and a compiler's estimates describe different machines and have different
-    errors. Layouts and compile options have different feature tables.
-
-    Args:
-        mixes: the user allows labels of several sources (measured, estimated).
-    """
+    """Raise InputError if a model would learn from graphs that do not belong together: of layouts
+    and of compile options (their feature tables differ), or, unless the user allows `mixes`, with
+    measured runtimes and a compiler's estimates."""
     if mixed := find_mixed_in_store(plan.store, plan.graphs):
         raise InputError("\n".join(f"{plan.store.folder}: {words}" for words in mixed))
     labelled = plan.graphs.filter(IS_LABELLED)
@@ -285,9 +251,8 @@ def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
 def warn_about_gaps(
     plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
 ) -> None:
-    """Warn about collections that no model can learn from or that cannot be divided into folds.
-    Warn also about experiments that rank none of the collections. `collections`: the collections
-    that the user named; by default all."""
+    """Warn about collections (named ones; by default all) that no model can learn from or that
+    cannot be divided, and about experiments that rank none."""
     for item in experiments:
         if not any(name in collections for name in item.collections):
             ranked = ", ".join(item.collections)
@@ -312,9 +277,8 @@ SAME = ("collection", "split", "graph", "source")
 
 
 def open_run_store(run: Run, given: Path | None = None) -> Store:
-    """Return the store with the run's graphs, from its recorded path or this machine's stores.
-    `given`: a path from the user; if given, only that path is tried. Raises InputError if no store
-    is found, or the stores found have other graphs or are damaged."""
+    """Return the run's store: from `given`, or from its recorded path or this machine's stores.
+    Raises InputError if none is found, has the run's graphs, or is whole."""
     folders = list_stores(run) if given is None else [given]
     there = [folder for folder in folders if given or _is_there(folder)]
     refused: list[str] = []
@@ -335,8 +299,7 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
 
 
 def find_other_graphs(run: Run, store: Store) -> str | None:
-    """Return in words what the store lacks of the run's graphs; None if it has all graphs of the
-    run."""
+    """Return in words which of the run's graphs the store lacks; None: none."""
     graphs = predictions.read(run.graphs, SAME)
     lacking = graphs.join(store.graphs, on=SAME, how="anti")
     if lacking.is_empty():

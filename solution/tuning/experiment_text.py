@@ -16,12 +16,9 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def write_experiment(name: str, searched: Experiment, settings: Any, note: str) -> str:
-    """Return the text of an experiment file like `searched`, with all `settings` written out.
-
-    Defaults are written too, so that later changes of defaults do not change the result of the
-    search. If the settings' classes are defined in the user's experiment file, that file's source
-    is copied and its EXPERIMENT replaced, because these classes cannot be imported.
-    """
+    """Return an experiment file like `searched` with all `settings` written out, because defaults
+    may change. If their classes are in the user's file, which cannot be imported, its source is
+    copied with another EXPERIMENT."""
     fields = {
         "name": name,
         "collections": searched.collections,
@@ -37,20 +34,15 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
     if not any(_is_own(kind) for kind in named):
         return f'"""{note}"""\n\n{_list_imports(named)}\n\n{text}'
     source = Path(searched.origin).read_text(encoding="utf-8")
-    known = _list_imported(source)
+    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
+    known = {alias.asname or alias.name for node in nodes for alias in node.names}
     missing = [kind for kind in named if not _is_own(kind) and kind.__name__ not in known]
     return _replace_experiment(source, _list_imports(missing), f"# {note}\n{text}")
 
 
 def _is_own(kind: type) -> bool:
-    """Return whether the class is defined in a user's experiment file, so that it cannot be
-    imported."""
+    """Return whether the class is in a user's experiment file, and cannot be imported."""
     return kind.__module__.startswith(FROM_FILE)
-
-
-def _list_imported(source: str) -> set[str]:
-    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name for node in nodes for alias in node.names}
 
 
 def _list_imports(named: Iterable[type]) -> str:
@@ -64,8 +56,7 @@ def _list_imports(named: Iterable[type]) -> str:
 
 
 def _replace_experiment(source: str, imports: str, text: str) -> str:
-    """Return the source with `text` in place of its EXPERIMENT, and `imports` after its imports. If
-    the source assigns no EXPERIMENT, `text` is appended."""
+    """Return the source with `imports` after its own, and `text` as its EXPERIMENT."""
     said = [node for node in ast.parse(source).body if _names_experiment(node)]
     old = ast.get_source_segment(source, said[-1]) if said else None
     before, _, after = source.rpartition(old) if old else (f"{source}\n", "", "")
@@ -106,8 +97,7 @@ def _call(name: str, fields: dict[str, Any], indent: str) -> str:
 
 
 def _render(value: Any, indent: str, around: int) -> str:
-    """Return the source text of a value. `indent`: the indentation of the value's line. `around`:
-    number of other characters on this line, before and after the value."""
+    """Return a value's source text on a line with `indent`, and `around` other characters."""
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _call(type(value).__qualname__, fields, indent)

@@ -72,7 +72,7 @@ def test_the_surrogate_agrees_with_the_textbook_formulas() -> None:
     scale = (2 * 0.5**2 + misfit) / (2 + 8)
     variance = (kernel - kernel[:, :8] @ inverse @ kernel[:8])[8:, 8:].diagonal() * scale
     np.testing.assert_allclose(found.mean, mean, atol=1e-5)
-    np.testing.assert_allclose(found.spread, np.sqrt(variance), rtol=1e-3)
+    np.testing.assert_allclose(found.deviations[0], np.sqrt(variance), rtol=1e-3)
 
 
 def test_a_wrong_prior_loses_its_weight() -> None:

@@ -151,8 +151,9 @@ def tile_rows(graph: Graph) -> np.ndarray:
     graph = inline_fusions(graph)
     tiling, nest = find_tiling(graph), loops.find_nest(graph)
     fit = _fit(graph, tiling)
+    logs = np.log1p(np.maximum(graph.tiles.astype(np.float64), 0))
     columns = {
-        **_configuration(graph),
+        **{feature.name: logs[:, column] for column, feature in enumerate(CONFIGURATION)},
         **fit,
         **_reuse(tiling, fit["minor_0"]),
         **loops.describe_loops(graph, nest),
@@ -162,11 +163,6 @@ def tile_rows(graph: Graph) -> np.ndarray:
         **_aggregate(graph),
     }
     return as_rows(columns, FEATURES, graph.num_configs)
-
-
-def _configuration(graph: Graph) -> dict[str, np.ndarray]:
-    logs = np.log1p(np.maximum(graph.tiles.astype(np.float64), 0))
-    return {feature.name: logs[:, column] for column, feature in enumerate(CONFIGURATION)}
 
 
 def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
@@ -207,13 +203,8 @@ def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
 
 
 def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns REUSE, which treat a tile as a matrix product: rows x columns x step.
-
-    footprint = rows * columns + rows * step + columns * step
-
-    Args:
-        minor: (configs,) log1p of the tile along the contiguous dimension.
-    """
+    """Return the columns REUSE, a tile as a matrix product: footprint = rows * columns + rows *
+    step + columns * step. `minor`: (configs,) log1p of the tile's contiguous dimension."""
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     # all loops that are summed over: of a dot or reduce, and over a convolution's weights
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))

@@ -38,12 +38,11 @@ from safetensors.numpy import load_file, save_file
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
-from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import StateTable, state_tables
-from solution.models.base import CostRanker, RankerSettings, check_no_options
-from solution.models.layout.known_costs import LEAST, KnownCosts, list_opcodes, weigh_states
+from solution.models.base import CostRanker, check_no_options
+from solution.models.layout import known_costs
 from solution.models.sampling import choose_rows
-from solution.models.settings import check_choice, check_penalties, check_size
+from solution.models.settings import check_penalties, check_size
 from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
@@ -62,10 +61,9 @@ CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
-class CostKernelSettings(RankerSettings):
+class CostKernelSettings(known_costs.CostSettings):
     """Settings of the additive cost model with random features."""
 
-    backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     cosines: int = 1024  # number of random features of a state
     # penalty of squared weights, added to the mean squared error over configurations and programs
     penalty: float = 5e-5
@@ -75,18 +73,11 @@ class CostKernelSettings(RankerSettings):
     max_configs: int = 1000
 
     def __post_init__(self) -> None:
-        check_choice("backend", self.backend, BACKENDS)
+        super().__post_init__()
         check_size("cosines", self.cosines, most=MOST_COSINES)
         check_size("max_configs", self.max_configs, most=MOST_CONFIGS, least=2)
         check_penalties("penalty", (self.penalty,))
         check_penalties("own", (self.own,))
-
-    @property
-    def needed_hops(self) -> int | None:
-        """None: keep the whole graph, because layout requests propagate through any number of
-        nodes.
-        """
-        return None
 
     def build(self, seed: int) -> "CostKernelRanker":
         return CostKernelRanker(self, seed)
@@ -94,8 +85,7 @@ class CostKernelSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random features of a state: cos(columns @ directions + opcode terms + phases). A state is the
-    layout assignment of an instruction, or of an operand as one instruction reads it; its columns
+    """Random features of a state: cos(columns @ directions + opcode terms + phases); its columns
     are those of the state table."""
 
     scaler: Scaler  # standardises the columns of the state table
@@ -107,8 +97,7 @@ class Cosines:
 
     @classmethod
     def draw(cls, scaler: Scaler, count: int, seed: int) -> "Cosines":
-        """Draw `count` random features of the Gaussian process's kernel. `scaler`: standardises the
-        columns of the state table."""
+        """Draw `count` random features of the Gaussian process's kernel."""
         random = np.random.default_rng(seed)
         columns = len(scaler.mean)
         shapes = (columns, count), (2, vocabulary.NUM_OPCODES, count)
@@ -119,10 +108,9 @@ class Cosines:
         return cls(scaler, directions, np.float32(OPCODE) * opcodes, phases)
 
     def __call__(self, graph: Graph, table: StateTable, states: slice) -> np.ndarray:
-        """Return the random features (states, cosines) float64 of the rows `states` of the state
-        table."""
+        """Return random features (states, cosines) float64 of rows of the state table."""
         columns = np.clip(self.scaler(table.features[states]), -FARTHEST, FARTHEST)
-        opcodes = list_opcodes(graph)
+        opcodes = known_costs.list_opcodes(graph)
         angles = columns @ self.directions + self.phases
         angles += self.opcodes[0, opcodes[table.node[states]]]
         angles += self.opcodes[1, opcodes[table.reader[states]]]
@@ -130,8 +118,7 @@ class Cosines:
 
 
 class CostKernelRanker(CostRanker):
-    """The additive cost model with random features as a Ranker. The score of a configuration does
-    not depend on the other configurations."""
+    """The additive cost model with random features; scores do not depend on each other."""
 
     reads_program_order = True
 
@@ -143,10 +130,6 @@ class CostKernelRanker(CostRanker):
         # defines both functions), then the factor on the prior cost of copied arguments, divided by
         # ARGUMENT
         self.weights_: np.ndarray = np.zeros(0)
-
-    @property
-    def backend(self) -> str:
-        return self.settings.backend
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -161,7 +144,9 @@ class CostKernelRanker(CostRanker):
             rows = choose_rows(graph, self.settings.max_configs, self.seed)
             known, learned = self._add_up(rows.graph, cosines)
             label = _standardise(np.log(rows.runtimes))
-            slope = max(LEAST_SLOPE, float(known @ label) / max(float(known @ known), LEAST))
+            slope = max(
+                LEAST_SLOPE, float(known @ label) / max(float(known @ known), known_costs.LEAST)
+            )
             learned *= slope
             weighed = self._weigh_configs(learned)
             products += learned.T @ weighed
@@ -184,7 +169,7 @@ class CostKernelRanker(CostRanker):
         if self.cosines_ is None:
             raise RuntimeError("fit the ranker before it explains")
         table = self._table(graph)
-        known = weigh_states(graph, table)
+        known = known_costs.weigh_states(graph, table)
         costs = known.total + ARGUMENT * self.weights_[-1] * known.arguments
         for states in self._list_chunks(table):
             values = self.cosines_(graph, table, states)
@@ -220,22 +205,15 @@ class CostKernelRanker(CostRanker):
     def _list_columns(
         self, graphs: Sequence[Graph], steps: int, report: Report
     ) -> Iterator[np.ndarray]:
-        """Yield the state table's columns (states, columns) of each graph, and report progress.
-        Computing state tables is the slowest part of the fit."""
+        """Yield each graph's state table (states, columns), slow to compute, with progress."""
         for done, graph in enumerate(graphs, start=1):
             yield self._table(graph).features
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """Return covariance^-1 @ `learned` / configs: a program's weighted rows of the regression.
-
-        The covariance of a program's labels is I + own * varying @ varying^T: noise plus the
-        program's random effects on all columns but the last. The last column has no random effect
-        because whether copies of arguments are free does not depend on the program.
-
-        Args:
-            learned: (configs, weights) the program's columns of the regression.
-        """
+        """Return covariance^-1 @ `learned` (configs, weights) / configs: a program's weighted rows.
+        The labels' covariance is I + own * varying @ varying^T: noise, and random effects of the
+        program on all columns but the last (whether copies of arguments are free)."""
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
         return np.linalg.solve(covariance, learned) / len(learned)
@@ -246,22 +224,17 @@ class CostKernelRanker(CostRanker):
             yield slice(first, first + step)
 
     def _split_weights(self) -> np.ndarray:
-        """Return the weights (2, cosines): row 0 for costs of copied or slow states (f), row 1 for
-        costs of bytes that instructions read and write (g)."""
+        """Return the weights (2, cosines) of f (copied or slow states) and g (instructions)."""
         return self.weights_[:-1].reshape(2, -1)
 
     def _add_up(self, graph: Graph, cosines: Cosines) -> tuple[np.ndarray, np.ndarray]:
-        """Return a program's part of the regression: its prior costs (distinct configs,), and the
-        columns (distinct configs, 2 x cosines + 1) that the learned weights multiply.
-
-        Both are sums over the states of each configuration, centred over configurations and divided
-        by the standard deviation of copied bytes, so that programs with many and with few copies
-        have equal influence.
-        """
+        """Return a program's prior costs (distinct configs,), and the columns (distinct configs, 2
+        x cosines + 1) that learned weights multiply: sums over states, centred and divided by the
+        deviation of copied bytes, so that programs have equal influence."""
         table = self._table(graph)
-        known = weigh_states(graph, table)
+        known = known_costs.weigh_states(graph, table)
         counts = _count_states(table)
-        scale = max(float((counts @ known.moved).std()), LEAST)
+        scale = max(float((counts @ known.moved).std()), known_costs.LEAST)
         columns = np.zeros((len(table.numbers), 2 * self.settings.cosines + 1))
         for states in self._list_chunks(table):
             values = cosines(graph, table, states)
@@ -272,16 +245,14 @@ class CostKernelRanker(CostRanker):
         return (sums - sums.mean()) / scale, (columns - columns.mean(axis=0)) / scale
 
 
-def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
-    """Return two factors (states,) of each state, which the learned functions of a state multiply.
-    The first is the prior cost of copies and slow loops, multiplied by f. The second is the bytes
-    that an instruction reads and writes, times MAKING, multiplied by g."""
+def _list_counts(known: known_costs.KnownCosts) -> tuple[np.ndarray, np.ndarray]:
+    """Return two factors (states,): prior costs of copies and slow loops, which f multiplies, and
+    the bytes of instructions times MAKING, which g multiplies."""
     return known.extra, MAKING * known.made
 
 
 def _count_states(table: StateTable) -> Any:
-    """Return how often each configuration has each state (row of the state table). The result is a
-    sparse matrix (distinct configs, states)."""
+    """Return the sparse matrix (distinct configs, states) of how often each state occurs."""
     from scipy.sparse import csc_matrix  # slow to import, and prediction does not need it
 
     configs, entries = table.numbers.shape

@@ -33,33 +33,16 @@ from torch.nn import functional
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.features.propagation import state_table
 from solution.features.propagation.backend import BACKENDS
-from solution.features.propagation.state_table import (
-    BYTES,
-    NUM_SHARES,
-    list_state_features,
-    state_tables,
-)
-from solution.models.base import CostRanker, RankerSettings
-from solution.models.layout import layout_gnn
-from solution.models.layout.known_costs import (
-    LEAST,
-    ONCE,
-    PADDED,
-    SHORT,
-    SLOW,
-    SPLIT,
-    STRIDED,
-    find_arguments,
-    find_made,
-)
+from solution.models.base import CostRanker
+from solution.models.layout import known_costs, layout_gnn
 from solution.models.nets.devices import one_thread, send
 from solution.models.nets.forward import SparseRows
 from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.settings import check_choice
 
 # maximum number of (configuration, state) entries that are summed at once, to bound memory
 CHUNK_VALUES = 1 << 24
@@ -79,24 +62,13 @@ TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=10
 
 
 @dataclass(frozen=True)
-class CostNetSettings(RankerSettings):
+class CostNetSettings(known_costs.CostSettings):
     """Settings of the additive cost net."""
 
-    backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     width: int = 64
     # dropout rate in the hidden layer of the nets that map a state to its cost
     dropout: float = 0.3
     training: TrainingSettings = TRAINING
-
-    def __post_init__(self) -> None:
-        check_choice("backend", self.backend, BACKENDS)
-
-    @property
-    def needed_hops(self) -> int | None:
-        """None: keep the whole graph, because layout requests propagate through any number of
-        nodes.
-        """
-        return None
 
     def build(self, seed: int) -> "CostNetRanker":
         return CostNetRanker(self, seed)
@@ -104,8 +76,7 @@ class CostNetSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class CostInputs:
-    """A graph and the states of its configurations as tensors. A state is the layout assignment of
-    an instruction, or of an operand as one instruction reads it."""
+    """A graph and the states of its configurations (see CostRanker) as tensors."""
 
     opcodes: Tensor  # (nodes,) int64: opcode number of each node
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -136,16 +107,11 @@ class CostInputs:
 
 
 class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
-    """The additive cost net as a Ranker. The configurations of the reference list (Graph.listed)
-    change all scores of a graph by one factor and one constant."""
+    """The additive cost net. The reference list changes scores by one factor and constant."""
 
     scaled_tables = ("numeric", "features")
     scores_beside_a_list = True
     reads_program_order = True
-
-    @property
-    def backend(self) -> str:
-        return self.settings.backend
 
     def prepare(self, graph: Graph) -> CostInputs:
         return prepare(graph, self.backend)
@@ -161,28 +127,26 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
 
 def prepare(graph: Graph, backend: str) -> CostInputs:
-    """Return the net's inputs: a graph's nodes and its state table, as tensors. `backend`: a name
-    in solution.features.propagation.backend.BACKENDS."""
-    table = state_tables(backend)(graph)
+    """Return a graph's nodes and state table as tensors. `backend`: a name in BACKENDS."""
+    table = state_table.state_tables(backend)(graph)
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(graph)),
         **{name: torch.from_numpy(getattr(table, name)) for name in COLUMNS},
-        is_argument=torch.from_numpy(find_arguments(graph, table).astype(np.float32)),
+        is_argument=torch.from_numpy(known_costs.find_arguments(graph, table).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
-        is_made=torch.from_numpy(find_made(table).astype(np.float32)),
+        is_made=torch.from_numpy(known_costs.find_made(table).astype(np.float32)),
         numbers=table.numbers,
         listed=torch.from_numpy(graph.listed_distinct),
     )
 
 
 class StateMlp(nn.Module):
-    """An MLP (Linear, GELU, Linear) of three vectors of a state. Before training it returns 0.
+    """An MLP (Linear, GELU, Linear) of the vectors of a state's node, its reader, and itself; 0
+    before training.
 
-    The vectors describe the state's node, the node that reads the operand, and the state itself.
-
-    Shapes: nodes (nodes, width) vectors, node and reader (states,) int64 rows of `nodes`, features
-    (states, values) -> (states, outputs).
+    Shapes: nodes (nodes, width), node and reader (states,) rows of it, features (states, values) ->
+    (states, outputs).
     """
 
     def __init__(self, width: int, values: int, outputs: int, dropout: float) -> None:
@@ -210,9 +174,9 @@ class CostNet(nn.Module):
         width, dropout = settings.width, settings.dropout
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
-        columns = len(list_state_features(settings.backend))
+        columns = len(state_table.list_state_features(settings.backend))
         self.pads = BACKENDS[settings.backend].device_layouts
-        self.instruction = StateMlp(width, columns, NUM_SHARES, dropout)
+        self.instruction = StateMlp(width, columns, state_table.NUM_SHARES, dropout)
         # factors on the costs of copies, short loops, two-step reductions, slow dots, and padding
         self.times = StateMlp(width, columns, 4 + self.pads, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
@@ -220,8 +184,7 @@ class CostNet(nn.Module):
         self.log_factor = nn.Parameter(torch.zeros(()))
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs), centred and scaled over the given configurations.
-        `configs`: (configs, graphs); column g has indices of graph g's distinct configurations."""
+        """Return scores (configs, graphs), centred and scaled over these configurations."""
         columns = []
         for inputs, rows in zip(batch, configs.T, strict=True):
             # Only states that occur in these configurations are computed.
@@ -231,14 +194,12 @@ class CostNet(nn.Module):
         return torch.stack(columns, dim=1)
 
     def count_values(self, inputs: CostInputs) -> int:
-        """Return an estimate of the values in memory per configuration: twice its number of
-        states."""
+        """Return about how many values a configuration takes: twice its states."""
         return inputs.numbers.shape[1] * 2
 
     @torch.inference_mode()
     def score_graph(self, inputs: CostInputs) -> np.ndarray:
-        """Return scores (distinct configs,); costs are summed one chunk of configurations at a
-        time."""
+        """Return scores (distinct configs,), computed in chunks of configurations."""
         self.eval()
         listed = None if inputs.listed.all() else inputs.listed
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
@@ -246,29 +207,25 @@ class CostNet(nn.Module):
 
     @torch.inference_mode()
     def list_costs(self, inputs: CostInputs) -> np.ndarray:
-        """Return the cost (states,) that each state adds to the score of a configuration that has
-        this state."""
+        """Return the cost (states,) that each state adds to a configuration's score."""
         self.eval()
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
         scale = self._find_scale(self._add_up_all(inputs, weights)[inputs.listed])
         return (weights[:, 0] * scale).double().cpu().numpy()
 
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
-        """Return scores (configs,), given sums (configs, 2) of costs and of copied bytes.
-
-        score = (cost - mean cost) * exp(log_factor) / deviation of copied bytes. Mean and deviation
-        are taken over the configurations where `listed` (configs,) is True; None means all.
-        """
+        """Return scores (configs,) from sums (configs, 2) of costs and copied bytes: (cost - mean
+        cost) * exp(log_factor) / deviation of copied bytes, both over `listed` ones (None: all)."""
         compared = sums if listed is None else sums[listed]
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
 
     def _find_scale(self, compared: Tensor) -> Tensor:
-        return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(min=LEAST)
+        return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(
+            min=known_costs.LEAST
+        )
 
     def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
-        """Return sums (configs, 2) of costs and copied bytes over the states of every
-        configuration. Computed in chunks of configurations. `weights` (states, 2) is the result of
-        `_weigh`."""
+        """Return sums (configs, 2) of every configuration's states, given `_weigh`'s weights."""
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
             _add_up(weights, inputs.numbers[first : first + step])
@@ -291,26 +248,26 @@ class CostNet(nn.Module):
         shares, is_made = inputs.shares[rows], inputs.is_made[rows]
         # Copies of arguments cost between 0 and 2 times as much as copies of other tensors.
         counts = 2 * torch.sigmoid(_hasten(self.argument))
-        moved = inputs.is_copied[rows] * shares[:, BYTES]
+        moved = inputs.is_copied[rows] * shares[:, state_table.BYTES]
         copied = torch.lerp(moved, counts * moved, inputs.is_argument[rows])
         times = MOST_TIMES ** torch.tanh(self.times(*known))
-        copying = (1 + STRIDED * inputs.strides[rows]) * times[:, 0] * copied
+        copying = (1 + known_costs.STRIDED * inputs.strides[rows]) * times[:, 0] * copied
         slowed = [
-            SHORT * inputs.short_loops[rows], SPLIT * inputs.split[rows],
-            SLOW * inputs.slow_products[rows],
+            known_costs.SHORT * inputs.short_loops[rows], known_costs.SPLIT * inputs.split[rows],
+            known_costs.SLOW * inputs.slow_products[rows],
         ]  # fmt: skip
         if self.pads:
-            slowed.append(PADDED * inputs.padding[rows])
+            slowed.append(known_costs.PADDED * inputs.padding[rows])
         slowing = (times[:, 1:] * torch.stack(slowed, dim=1)).sum(dim=1)
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
-        sparing = ONCE * inputs.at_once[rows]
+        sparing = known_costs.ONCE * inputs.at_once[rows]
         making = ((a_share * shares).sum(dim=1) + slowing - sparing) * is_made
         return torch.stack([copying + making, moved], dim=1)
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
-    """Return for each configuration the sum (configs, values) of its states' rows of `weights`.
-    `weights`: (states, values). `numbers`: (configs, entries): the states of each configuration."""
+    """Return sums (configs, values) of `weights` (states, values) over states (configs,
+    entries)."""
     configs, entries = numbers.shape
     rows = SparseRows(
         starts=np.arange(configs + 1) * entries,
@@ -322,10 +279,7 @@ def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
 
 
 def _hasten(parameter: Tensor) -> Tensor:
-    """Return ARGUMENT_RATE * parameter, with the gradient of `parameter` itself (straight-through).
-
-    Adam's steps do not depend on the size of a gradient, so this multiplies the learning rate by
-    ARGUMENT_RATE. Gradient clipping sees the unscaled gradient, which therefore does not dominate
-    it.
-    """
+    """Return ARGUMENT_RATE * parameter with the gradient of `parameter` itself (straight-through):
+    Adam's steps do not depend on a gradient's size, so this multiplies the learning rate, and
+    gradient clipping is not dominated."""
     return ARGUMENT_RATE * parameter.detach() + (parameter - parameter.detach())

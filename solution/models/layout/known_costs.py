@@ -16,7 +16,10 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
+from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, StateTable
+from solution.models.base import RankerSettings
+from solution.models.settings import check_choice
 
 STRIDED = 0.3  # extra cost of a copied byte for each doubling of the read stride
 # cost that is saved for each byte that a library fuses with a reduction, relative to a copied byte
@@ -32,9 +35,23 @@ PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
 
 @dataclass(frozen=True)
+class CostSettings(RankerSettings):
+    """The settings that all cost models share."""
+
+    backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
+
+    def __post_init__(self) -> None:
+        check_choice("backend", self.backend, BACKENDS)
+
+    @property
+    def needed_hops(self) -> int | None:
+        """None: the whole graph, because layout requests propagate any number of nodes."""
+        return None
+
+
+@dataclass(frozen=True)
 class KnownCosts:
-    """Prior costs of each state (states,) float64, as shares of all tensors' bytes. A state is the
-    layout assignment of an instruction, or of an operand as one instruction reads it."""
+    """Prior costs of states (states,) float64 as shares of all tensors' bytes (see CostRanker)."""
 
     moved: np.ndarray  # bytes copied; 0 if an argument (parameter) of the program is copied
     copying: np.ndarray  # cost of the copies counted in `moved`
@@ -86,6 +103,5 @@ def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
 
 
 def list_opcodes(graph: Graph) -> np.ndarray:
-    """Return the opcode number of each node (nodes + 1,) int64. The last entry is the virtual
-    opcode, for states without a node (their node number is num_nodes)."""
+    """Return each node's opcode (nodes + 1,) int64; the last is of states without a node."""
     return np.append(graph.node_opcodes, vocabulary.VIRTUAL).astype(np.int64)

@@ -73,8 +73,7 @@ class TileInputs:
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net as a Ranker. If the setting `heads` is not 0, configurations attend to each
-    other, so scores depend on the configurations that are scored together."""
+    """The tile net as a Ranker. With `heads`, configurations of the list attend to each other."""
 
     scaled_tables = ("numeric", "table")
 
@@ -147,12 +146,13 @@ class TileGnn(nn.Module):
         )
 
     def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of sampled configurations. `configs`: (configs, graphs);
-        column g has indices of kernel g's distinct configurations."""
+        """Return scores (configs, graphs) of sampled configurations (see RankingNet)."""
         # vectors of configurations (configs, graphs, width)
         of_config = self._encode_configs(batch, configs)
         nodes, edge_index, member = _merge(batch)
-        x = self._encode_nodes(batch)
+        opcodes = torch.cat([inputs.opcodes for inputs in batch])
+        numeric = torch.cat([inputs.numeric for inputs in batch])
+        x = cast("Tensor", self.node(self.opcode.weight, opcodes, numeric))
         for block in self.blocks:
             x = block(x, edge_index)
         kernels = self._pool(x, nodes, member)
@@ -162,8 +162,7 @@ class TileGnn(nn.Module):
         return cast("Tensor", self.joint(joined).squeeze(-1))
 
     def count_values(self, inputs: TileInputs) -> int:
-        """Return how many values a layer holds for one configuration: its width. The number of
-        nodes does not matter, because a kernel is encoded once for all its configurations."""
+        """Return a layer's values for one configuration: a kernel is encoded once for all."""
         return self.width
 
     @torch.inference_mode()
@@ -182,23 +181,10 @@ class TileGnn(nn.Module):
             encoded = encoded + self.tokens(tokens, torch.stack([item.active for item in batch]))
         return encoded
 
-    def _encode_nodes(self, batch: Sequence[TileInputs]) -> Tensor:
-        """Return vectors (nodes, width) of the nodes of all graphs, before the convolutions."""
-        opcodes = torch.cat([inputs.opcodes for inputs in batch])
-        numeric = torch.cat([inputs.numeric for inputs in batch])
-        return cast("Tensor", self.node(self.opcode.weight, opcodes, numeric))
-
     def _pool(self, x: Tensor, outputs: Tensor, member: Tensor) -> Tensor:
-        """Return a vector (graphs, ..., width) of each kernel, given node values (nodes, ...,
-        width).
-
-        The vector is a linear map of three: the mean over the kernel's nodes, the maximum over
-        them, and the value of the output node.
-
-        Args:
-            outputs: (graphs,) the node of each kernel whose tensor is tiled.
-            member: (nodes,) the graph of each node.
-        """
+        """Return a vector (graphs, ..., width) of each kernel: a linear map of its nodes' mean and
+        maximum and of its output node's value. x: (nodes, ..., width); `outputs` (graphs,);
+        `member`: (nodes,) the graph of each node."""
         pooled = [
             scatter(x, member, dim=0, dim_size=len(outputs), reduce="mean"),
             _find_most(x, member, len(outputs)),
@@ -208,8 +194,7 @@ class TileGnn(nn.Module):
 
 
 def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
-    """Return the maximum (graphs, ...) of x (nodes, ...) over the nodes of each graph. `member`:
-    (nodes,) the graph of each node."""
+    """Return the maximum (graphs, ...) of x (nodes, ...) over each graph's nodes."""
     # Not torch_geometric's scatter: on a GPU without torch-scatter it warns in every process.
     index = member.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     most = x.new_zeros(graphs, *x.shape[1:])
@@ -217,22 +202,18 @@ def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
 
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the kernels into one disconnected graph. Returns the output node of each kernel
-    (graphs,), the edges (2, edges), and the kernel of each node (nodes,)."""
+    """Join kernels: outputs (graphs,), edges (2, edges), kernel of each node (nodes,)."""
     sizes = [len(inputs.opcodes) for inputs in batch]
     starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
     return torch.cat([inputs.output for inputs in batch]) + starts, edges, member
 
 
 class DimensionTokens(nn.Module):
-    """Encode the loops of a kernel. A token has the features of a loop: length, tile size, kind.
+    """Encode a kernel's loops: the sum over loops of active * gate(token) * value(token). A token
+    has a loop's features; `active` is 0 for single iterations.
 
-    Returns the sum over loops of active * gate(token) * value(token). All loops share the weights.
-    `active` is 0 for loops with a single iteration.
-
-    Shapes: tokens (..., loops, features), active (..., loops) -> (..., width).
-    Source: the per-dimension encoding of tiles in Kaufman et al., "A learned performance model for
-    TPUs", MLSys 2021.
+    Shapes: tokens (..., loops, features), active (..., loops) -> (..., width). Source: Kaufman et
+    al., "A learned performance model for TPUs", MLSys 2021.
     """
 
     def __init__(self, features: int, width: int) -> None:

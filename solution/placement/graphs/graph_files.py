@@ -17,24 +17,16 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.features.operations import num_bytes, num_operations
-from solution.placement.graphs.cost_graph import (
-    DATA,
-    FUSION_KINDS,
-    PRODUCT,
-    Columns,
-    CostGraph,
-    build_cost_graph,
-)
+from solution.placement.graphs import cost_graph
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.system.errors import InputError
 
 NPZ = ".npz"
 
 
-def read_cost_graph(source: str, read_module: Callable[[Path], Graph]) -> CostGraph:
-    """Read the graph of an npz file, a program of XLA, or the workload of that name. `read_module`:
-    reads the graph of a program's file in any form but npz. Raises InputError if there is no such
-    file or workload, or its graph is invalid or has a cycle."""
+def read_cost_graph(source: str, read_module: Callable[[Path], Graph]) -> cost_graph.CostGraph:
+    """Read the graph of an npz file, a program of XLA (by `read_module`), or a workload's name.
+    Raises InputError if there is none, or the graph is invalid or has a cycle."""
     if source in WORKLOADS:
         return replace(WORKLOADS[source].make(), name=source)
     path = Path(source)
@@ -65,38 +57,34 @@ def _read_npz(path: Path) -> Graph:
         )
 
 
-def cost_graph_of(graph: Graph) -> CostGraph:
+def cost_graph_of(graph: Graph) -> cost_graph.CostGraph:
     """Return the cost graph of a program in the competition's format."""
-    kinds = FUSION_KINDS[np.minimum(graph.node_opcodes, len(FUSION_KINDS) - 1)]
+    kinds = cost_graph.FUSION_KINDS[
+        np.minimum(graph.node_opcodes, len(cost_graph.FUSION_KINDS) - 1)
+    ]
     size = num_bytes(graph)
     is_parameter = graph.node_opcodes == vocabulary.OPCODE_IDS["parameter"]
     element = graph.node_features[:, vocabulary.ELEMENT_TYPE]
-    columns = Columns(
+    # a multiply-add counts as two operations, as in the peak rates of devices
+    times = np.where(kinds == cost_graph.PRODUCT, 2.0, 1.0)
+    times[kinds == cost_graph.DATA] = 0
+    columns = cost_graph.Columns(
         graph.node_opcodes.astype(np.uint8), kinds,
-        _count_operations(graph, kinds), size, size * is_parameter,
+        times * num_operations(graph), size, size * is_parameter,
         graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float32),
         element.argmax(axis=1).astype(np.uint8), np.full(graph.num_nodes, -1),
     )  # fmt: skip
-    return build_cost_graph(graph.name, columns, graph.edges, _tie(kinds, graph.edges))
-
-
-def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
-    """Return arithmetic operations (nodes,) float64. A multiply-add counts as two operations, as in
-    the peak rates of devices."""
-    times = np.where(kinds == PRODUCT, 2.0, 1.0)
-    times[kinds == DATA] = 0
-    return times * num_operations(graph)
+    return cost_graph.build_cost_graph(graph.name, columns, graph.edges, _tie(kinds, graph.edges))
 
 
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return numbers (nodes,): nodes with the same number share a device. A node that runs no
-    kernel shares the device of its first producer or, if it has no producer (a parameter or a
-    constant), of its first reader. A chain of such nodes has one number."""
+    """Return numbers (nodes,); nodes with the same number share a device. A node that runs no
+    kernel shares the device of its first producer or, without one, of its first reader."""
     neighbour = np.arange(len(kinds))
     # set the first reader, then overwrite it with the first producer
     for columns in ((1, 0), (0, 1)):
         end, other = edges[:, columns[0]], edges[:, columns[1]]
-        ties = kinds[end] == DATA
+        ties = kinds[end] == cost_graph.DATA
         first = np.lexsort((other[ties], end[ties]))[::-1]
         neighbour[end[ties][first]] = other[ties][first]
     # A constant read only by a tuple, and the tuple that reads it first, point at each other.

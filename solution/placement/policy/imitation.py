@@ -63,17 +63,13 @@ def separate_stream(device: torch.device) -> Iterator[None]:
 
 
 class StepRunner:
-    """Take optimizer steps on training instances, on a GPU by replaying CUDA graphs.
+    """Take optimizer steps on training instances, on a GPU by replaying CUDA graphs. `find_loss`
+    must not synchronise with the GPU.
 
-    A small net on one graph takes some thousand kernels of a few microseconds each, and a GPU would
-    wait for Python to launch them. The first step on an instance therefore runs normally, the
-    second is captured as a CUDA graph, and later ones replay it. All captured graphs share one
-    memory pool. That is safe, because they run one after the other and only the weights and the
-    optimizer's state outlive a step.
-
-    Args:
-        find_loss: returns the loss of an instance on the net's device; it must not synchronise with
-            the GPU.
+    A small net on one graph takes some thousand kernels of a few microseconds each, which Python
+    would launch too slowly. The first step on an instance runs normally, the second is captured,
+    later ones replay it. The graphs share a memory pool, because only weights and optimizer state
+    outlive a step.
     """
 
     def __init__(
@@ -101,8 +97,7 @@ class StepRunner:
         return loss.clone()
 
     def _record(self, instance: Any) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Capture a step on the instance as a CUDA graph; capturing computes nothing. Returns the
-        graph and the tensor into which each replay writes the loss."""
+        """Capture a step on the instance; return the CUDA graph, and the tensor of its loss."""
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
@@ -154,8 +149,8 @@ def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
 
 @lru_cache
 def list_renamings(machine: Machine) -> Tensor:
-    """Return all permutations (renamings, devices) int64 that keep each device's type. Eight equal
-    devices, the policy's maximum, have 40,320 permutations."""
+    """Return all permutations (renamings, devices) int64 that keep each device's type; eight equal
+    devices, the maximum, have 40,320."""
     devices = machine.devices
     ways = permutations(range(len(devices)))
     return torch.tensor(
@@ -168,9 +163,8 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
 
     weight = EVEN + (1 - EVEN) * min(loss / mean loss, MOST), then divided by the mean weight
 
-    A node's loss is how much longer the program takes if only this node moves to the next device.
-    Most nodes are light, and one misplaced heavy node may cost as much as the whole partition
-    gains. Nodes whose device is not decided have the weight 0 and are left out of the means.
+    A node's loss is how much longer the program takes if only this node moves to the next device:
+    most nodes are light, and one misplaced heavy node may cost what the whole partition gains.
     """
     graph, devices = evaluator.graph, len(evaluator.machine)
     nodes, runtime = np.flatnonzero(graph.decides_device), evaluator.environment.runtime
@@ -187,15 +181,12 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
 
 
 def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
-    """Return the instance's devices (1, nodes), equal devices renumbered to be likeliest.
+    """Return the instance's devices (1, nodes), with equal devices renumbered to be likeliest under
+    the policy's `log_chances` (1, nodes, devices or more).
 
-    The numbers of equal devices mean nothing. A policy trained on the numbers of each instance
-    would learn that all permutations of a partition are equally good, and choose none of them. The
-    renumbering with the highest probability under the policy is returned. All renumberings are
-    scored, because that needs no synchronisation with a GPU, unlike a cheaper assignment algorithm.
-
-    Args:
-        log_chances: (1, nodes, devices or more) log probabilities of the policy.
+    The numbers of equal devices mean nothing: a policy trained on each instance's numbers would
+    learn that all permutations of a partition are equally good. All renumberings are scored,
+    because that needs no synchronisation with a GPU, unlike an assignment algorithm.
     """
     devices, placement = instance.names.shape[1], instance.actions["placement"]
     if "placement" not in instance.weights:
@@ -211,13 +202,8 @@ def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
 
 
 class Imitation:
-    """Train a policy to imitate instances, one per step, in a new random order in each epoch.
-
-    Attributes:
-        done: number of steps so far.
-        losses: loss of each step, up to the last checkpoint.
-        optimizer: its state must be saved with the policy, `done` and `losses` to resume.
-    """
+    """Train a policy to imitate instances, one per step, in a new random order in each epoch. To
+    resume, `done`, `losses` and the optimizer's state must be saved with the policy."""
 
     def __init__(self, policy: Policy, steps: int, learning_rate: float, seed: int = 0) -> None:
         self.policy, self.steps, self.learning_rate, self.seed = policy, steps, learning_rate, seed
@@ -231,19 +217,18 @@ class Imitation:
         keep: Callable[[], None] | None = None,
         every: int = 500,
     ) -> None:
-        """Take the steps that are left. `keep`: called after each `every` steps, to save a
-        checkpoint."""
+        """Take the steps that are left; call `keep` after each `every` steps."""
         order = draw_order(len(instances), self.steps, self.seed)
         run = StepRunner(self.optimizer, partial(find_loss, self.policy))
         device = self.policy.mean.device
         moved = move_instances(instances, device)
         losses: list[Tensor] = []
-        with (
-            separate_stream(device),
-            track(range(self.done, self.steps), "Imitating") as turns,
-        ):
+        with separate_stream(device), track(range(self.done, self.steps), "Imitating") as turns:
             for step in turns:
-                set_rate(self.optimizer, self._find_rate())
+                set_rate(
+                    self.optimizer,
+                    self.learning_rate * (1 + math.cos(math.pi * self.done / self.steps)) / 2,
+                )
                 losses.append(run(moved[order[step]]))
                 self.done += 1
                 if self.done % every == 0 or self.done == self.steps:
@@ -251,9 +236,6 @@ class Imitation:
                     losses.clear()
                     if keep is not None and self.done % every == 0:
                         keep()
-
-    def _find_rate(self) -> float:
-        return self.learning_rate * (1 + math.cos(math.pi * self.done / self.steps)) / 2
 
 
 def draw_order(instances: int, steps: int, seed: int) -> np.ndarray:
@@ -279,7 +261,7 @@ def move_instances(
 
 def find_loss(policy: Policy, instance: TrainingInstance) -> Tensor:
     """Return the cross-entropy of the instance's actions: weighted mean over nodes, sum over tasks.
-    It never synchronises with the GPU, so that a step can be captured as one CUDA graph."""
+    It never synchronises with the GPU, so a step can be captured."""
     given: dict[str, Given] = dict(instance.actions)
     if "placement" in given:
         given["placement"] = partial(rename_devices, instance)

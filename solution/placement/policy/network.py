@@ -55,8 +55,7 @@ class GraphSage(nn.Module):
         self.join = nn.Linear(2 * width, width)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source]. Returns (nodes,
-        width)."""
+        """Return (nodes, width), given nodes (nodes, width), edges (2, edges) [target, source]."""
         messages = torch.sigmoid(self.message(nodes))
         index = edges[0, :, None].expand(-1, nodes.shape[1])
         heard = torch.zeros_like(nodes).scatter_reduce(
@@ -78,9 +77,9 @@ class NodeAlone(nn.Module):
 
 
 class SegmentAttention(nn.Module):
-    """A transformer layer in which a segment of nodes attends to itself and the segment before it.
-    No gradient flows into the earlier segment. There is no positional encoding, because the graph
-    embedding has the topology, and no causal mask, because all decisions are made together."""
+    """A transformer layer in which a segment of nodes attends to itself and, without gradient, to
+    the one before it. The graph embedding replaces positions, and no mask is causal, because all
+    decisions are made together."""
 
     def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
         super().__init__()
@@ -133,8 +132,7 @@ class SegmentAttention(nn.Module):
 
 
 class WithoutAttention(nn.Module):
-    """The ablation without attention: a layer instead of SegmentAttention. `recurrent`: connect the
-    nodes by a bidirectional LSTM; else each node is transformed alone."""
+    """The ablation without attention: a bidirectional LSTM if `recurrent`, else each node alone."""
 
     def __init__(self, width: int, inner: int, *, recurrent: bool) -> None:
         super().__init__()
@@ -170,10 +168,9 @@ class Modulation(nn.Module):
 class Agreement(nn.Module):
     """Mean-field iterations: a device becomes likelier for a node whose neighbours prefer it.
 
-    Independent decisions cut a graph at every mistake, and a few misplaced nodes cost more than a
-    good partition saves. In training, all iterations have the same coupling. At inference there are
-    SETTLING times as many and the coupling grows (annealing): confident nodes decide first, and
-    their neighbours follow. The GO paper does not have this layer.
+    Independent decisions cut a graph at every mistake. In training all iterations have the same
+    coupling; at inference there are SETTLING times as many and it grows (annealing): confident
+    nodes decide first, and their neighbours follow. The GO paper does not have this layer.
     """
 
     def __init__(self, sweeps: int) -> None:
@@ -282,7 +279,8 @@ class Policy(nn.Module):
         device = self.mean.device
         inputs = inputs.to(device)
         fixed = {task: actions.to(device) for task, actions in (fixed or {}).items()}
-        fed = self._first_round(inputs)
+        columns = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
+        fed = inputs.columns.new_zeros(inputs.num_nodes, columns)
         for _ in range(self.settings.rounds - 1):
             with torch.no_grad():
                 shared = self._share(inputs, devices, fed)
@@ -303,10 +301,6 @@ class Policy(nn.Module):
     def _mark(self, task: str, actions: Tensor) -> Tensor:
         marks = nn.functional.one_hot(actions, self.settings.actions(task))
         return marks.to(self.mean.dtype)
-
-    def _first_round(self, inputs: Inputs) -> Tensor:
-        columns = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
-        return inputs.columns.new_zeros(inputs.num_nodes, columns)
 
     def _share(self, inputs: Inputs, devices: int, fed: Tensor) -> tuple[Tensor, Tensor]:
         """Return node states (1, nodes, width) that all tasks share, and the modulation factors."""
@@ -336,8 +330,8 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide the tasks in turn; each task sees the actions of the tasks before it. With `soft`,
-        each task sees the probabilities of the tasks before it instead."""
+        """Decide the tasks in turn; each sees the actions of those before it, or their
+        probabilities if `soft`."""
         state, factor = found
         choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None
@@ -363,9 +357,9 @@ class Policy(nn.Module):
 
 
 def draw_actions(chances: Tensor, decisions: int, generator: torch.Generator | None) -> Tensor:
-    """Return actions (decisions, nodes), sampled, or the likeliest if there is no generator.
-    Sampling uses the Gumbel-max trick: argmax(log p - log(-log u)) has the distribution p.
-    `chances`: (decisions or 1, nodes, actions) log probabilities."""
+    """Return actions (decisions, nodes), sampled by the Gumbel-max trick (argmax(log p - log(-log
+    u)) has the distribution p), or the likeliest without a generator. `chances` are log
+    probabilities (decisions or 1, nodes, actions)."""
     if generator is None:
         return chances.argmax(dim=2).expand(decisions, -1)
     shape = (decisions, *chances.shape[1:])

@@ -19,9 +19,8 @@ from solution.placement.simulation.simulate import find_chain, fuse, simulate
 
 
 class Environment:
-    """Simulates decisions for one graph on one machine. Its methods raise InputError if a decision
-    does not belong to this graph and machine. If a device is overfull, StepResult.reason says so
-    instead."""
+    """Simulates decisions for one graph on one machine. Raises InputError for a decision of another
+    graph or machine; StepResult.reason says if a device is overfull."""
 
     def __init__(self, graph: CostGraph, machine: Machine) -> None:
         self.graph, self.machine = graph, machine
@@ -34,20 +33,18 @@ class Environment:
     def runtime(self, decision: Decision) -> StepResult:
         """Return the runtime and the peak memory of the decision, and whether it is valid."""
         check_decision(self.graph, self.machine, decision)
-        _, _, found = self._run(decision, recording=False)
+        _, _, found = self._run(decision)
         return self._judge(*found)
 
     def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
-        """Return when each kernel and transfer of the decision starts and ends. `groups`: (nodes,)
-        the number of each node's fusion, used instead of the decision's levels."""
+        """Return when each kernel and transfer starts and ends; `groups` (nodes,), the number of
+        each node's fusion, replaces the decision's levels."""
         check_decision(self.graph, self.machine, decision)
-        placement = decision.placement[self.graph.leaders]
-        if groups is None:
-            kernels = self._fuse(placement, decision)
-        else:
-            check_groups(self.graph, placement, groups)
-            kernels = _name_by_last(groups)
-        found = simulate(self._arrays, placement, kernels, decision.priorities, True)
+        given = None
+        if groups is not None:
+            check_groups(self.graph, decision.placement, groups)
+            given = _name_by_last(groups)
+        placement, kernels, found = self._run(decision, given)
         _, _, start, end, sent, what = found
         devices = len(self.machine)
         transfers = [
@@ -61,28 +58,23 @@ class Environment:
 
     def find_critical(self, decision: Decision) -> np.ndarray:
         """Return the nodes (k,) on the critical chain, which decides the runtime (find_chain)."""
-        placement, groups, found = self._run(decision, recording=True)
+        placement, groups, found = self._run(decision)
         _, _, start, end, sent, what = found
         chain = find_chain(groups, placement, len(self.machine), start, end,
                            *self.graph.producers, sent, what)  # fmt: skip
         return np.flatnonzero(chain)
 
     def _run(
-        self, decision: Decision, *, recording: bool
+        self, decision: Decision, kernels: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-        """Return each node's device and kernel (nodes,), and the result of `simulate`."""
-        placement = decision.placement[self.graph.leaders]
-        groups = self._fuse(placement, decision)
-        return (
-            placement,
-            groups,
-            simulate(self._arrays, placement, groups, decision.priorities, recording),
-        )
-
-    def _fuse(self, placement: np.ndarray, decision: Decision) -> np.ndarray:
-        graph = self.graph
-        levels = np.asarray(decision.fusion, np.int64)
-        return fuse(graph.fusion_kinds, *graph.consumers, placement, levels, FUSION_LEVELS)
+        """Return each node's device and kernel (nodes,), fused as the decision says if `kernels` is
+        None, and the result of `simulate`."""
+        placement, graph = decision.placement[self.graph.leaders], self.graph
+        if kernels is None:
+            levels = np.asarray(decision.fusion, np.int64)
+            kernels = fuse(graph.fusion_kinds, *graph.consumers, placement, levels, FUSION_LEVELS)
+        found = simulate(self._arrays, placement, kernels, decision.priorities)
+        return placement, kernels, found
 
     def _judge(self, seconds: float, peak: np.ndarray, *_: Any) -> StepResult:
         over = np.flatnonzero(peak > self.machine.table[:, MEMORY])

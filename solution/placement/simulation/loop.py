@@ -15,6 +15,8 @@ every array of a record at every call, which made the loop 20 times slower. Inli
 removes the remaining counting, which saves 20 to 30% of the loop's time.
 """
 
+from heapq import heappop, heappush
+
 import numpy as np
 from numba import njit
 
@@ -27,16 +29,12 @@ KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
 # Rows of `devices` (2, devices) float64: bytes in use at this time, and the maximum so far.
 USED, PEAK = range(2)
-# Rows of `queues` int64: begin of a device's heap of ready kernels, its size, running kernel or -1.
-BASE, SIZE, RUNNING = range(3)
-EVENTS, SENT = range(2)  # indices into `counts` (2,) int64: pending events, recorded transfers
 
 
 @njit(cache=True, nogil=True)
 def link_members(groups):
-    """Return linked lists of the kernels' nodes, as two arrays (nodes,). The first has the first
-    node of each kernel, the second the next node of the same kernel. Both have -1 if there is
-    none."""
+    """Return linked lists of kernels' nodes (nodes,): each kernel's first node, and the next node
+    of the same kernel; -1: none."""
     count = groups.size
     first, following = np.full(count, -1), np.full(count, -1)
     for node in range(count - 1, -1, -1):
@@ -49,11 +47,8 @@ def link_members(groups):
 def cost_kernels(
     operations, bytes_out, kinds, first, following, groups, producers, consumers, table, placement
 ):
-    """Return seconds (nodes,) of the kernel that ends in each node; 0 for nodes that end none.
-
-    seconds = max(operations / peak, bytes / bandwidth) + launch, with only the bytes that cross the
-    kernel's border, each tensor once.
-    """
+    """Return seconds (nodes,) of the kernel that ends in each node, else 0: max(operations / peak,
+    bytes / bandwidth) + launch; bytes that cross its border count once per tensor."""
     in_start, in_of = producers
     out_start, out_of = consumers
     count = groups.size
@@ -84,13 +79,9 @@ def cost_kernels(
 
 @njit(cache=True, nogil=True)
 def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
-    """Return the counters of the event loop, and the priority of each kernel.
-
-    Returns:
-        waiting (nodes,): number of edges into each kernel; uses (nodes * devices,): number of edges
-        from each tensor to other kernels on each device, and on the producer's device also its
-        transfers; levels (nodes,): highest priority of each kernel's nodes.
-    """
+    """Return edges into each kernel (nodes,); uses of each tensor (nodes * devices,) by other
+    kernels on each device, and on the producer's device also by transfers; highest priority of each
+    kernel's nodes (nodes,)."""
     count = groups.size
     waiting, uses = np.zeros(count, np.int32), np.zeros(count * num_devices, np.int32)
     levels = np.full(count, -np.inf)
@@ -111,89 +102,9 @@ def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def push_event(times, codes, size, time, code):
-    """Push an event onto a heap of `size` events, ordered by time, then by code."""
-    position = size
-    while position > 0:
-        above = (position - 1) >> 1
-        if times[above] < time or times[above] == time and codes[above] < code:
-            break
-        times[position], codes[position] = times[above], codes[above]
-        position = above
-    times[position], codes[position] = time, code
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def pop_event(times, codes, size):
-    """Pop the first event of a heap of `size` events and return its code."""
-    code = codes[0]
-    last_time, last_code = times[size - 1], codes[size - 1]
-    position, end = 0, size - 1
-    while True:
-        below = 2 * position + 1
-        if below >= end:
-            break
-        right = below + 1
-        if right < end and (
-            times[right] < times[below]
-            or times[right] == times[below]
-            and codes[right] < codes[below]
-        ):
-            below = right
-        if last_time < times[below] or last_time == times[below] and last_code < codes[below]:
-            break
-        times[position], codes[position] = times[below], codes[below]
-        position = below
-    times[position], codes[position] = last_time, last_code
-    return code
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def is_before(costs, one, other):
-    """Return whether kernel `one` starts before kernel `other` if both are ready."""
-    if costs[LEVEL, one] != costs[LEVEL, other]:
-        return costs[LEVEL, one] > costs[LEVEL, other]
-    if costs[READY, one] != costs[READY, other]:
-        return costs[READY, one] < costs[READY, other]
-    return one < other
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def push_kernel(heap, base, size, kernel, costs):
-    """Push a ready kernel onto the heap of `size` kernels that begins at index `base`."""
-    position = size
-    while position > 0:
-        above = (position - 1) >> 1
-        if is_before(costs, heap[base + above], kernel):
-            break
-        heap[base + position] = heap[base + above]
-        position = above
-    heap[base + position] = kernel
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def pop_kernel(heap, base, size, costs):
-    """Pop the first kernel of the heap of `size` kernels that begins at index `base`."""
-    found, last = heap[base], heap[base + size - 1]
-    position, end = 0, size - 1
-    while True:
-        below = 2 * position + 1
-        if below >= end:
-            break
-        if below + 1 < end and is_before(costs, heap[base + below + 1], heap[base + below]):
-            below += 1
-        if is_before(costs, last, heap[base + below]):
-            break
-        heap[base + position] = heap[base + below]
-        position = below
-    heap[base + position] = last
-    return found
-
-
-@njit(cache=True, nogil=True, forceinline=True)
 def held(nodes, costs, node, device):
-    """Return the bytes that a node's output takes on a device. They are 0 for a resident tensor on
-    its device, because they are part of its resident bytes."""
+    """Return the bytes of a node's output on a device; 0 for a resident tensor at home, which
+    counts in its resident bytes."""
     if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
         return 0.0
     return costs[OUTPUT, node]
@@ -208,7 +119,7 @@ def take_memory(devices, device, amount):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):
+def start_kernel(nodes, costs, out_start, uses, devices, events, kernel, time):
     """Start a kernel: allocate its outputs and push the event of the kernel's end."""
     device = nodes[DEVICE, kernel]
     num_devices = devices.shape[1]
@@ -220,23 +131,17 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
         node = nodes[NEXT, node]
     costs[START, kernel] = time
     costs[END, kernel] = time + costs[SECONDS, kernel]
-    push_event(times, codes, counts[EVENTS], costs[END, kernel], kernel)
-    counts[EVENTS] += 1
+    heappush(events, (costs[END, kernel], kernel))
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def make_ready(
-    nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
-):
-    """Queue a kernel whose inputs are all on its device. A DATA node needs no device, so it starts,
-    and ends at the same time."""
+def make_ready(nodes, costs, out_start, uses, devices, ready, events, kernel, time):
+    """Queue a kernel whose inputs are on its device. A DATA node starts and ends at once."""
     costs[READY, kernel] = time
     if nodes[KIND, kernel] == DATA:
-        start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
-        return
-    device = nodes[DEVICE, kernel]
-    push_kernel(heap, queues[BASE, device], queues[SIZE, device], kernel, costs)
-    queues[SIZE, device] += 1
+        start_kernel(nodes, costs, out_start, uses, devices, events, kernel, time)
+    else:
+        heappush(ready[nodes[DEVICE, kernel]], (-costs[LEVEL, kernel], time, kernel))
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -249,10 +154,7 @@ def use_up(nodes, costs, uses, devices, node, device):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def deliver(
-    nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
-    device, time,
-):  # fmt: skip
+def deliver(nodes, costs, out_start, out_of, uses, devices, ready, events, node, device, time):
     """Handle the arrival of a tensor on a device: its readers' kernels wait for one edge less."""
     for edge in range(out_start[node], out_start[node + 1]):
         reader = out_of[edge]
@@ -260,16 +162,11 @@ def deliver(
         if nodes[DEVICE, reader] == device and kernel != nodes[KERNEL, node]:
             nodes[WAITING, kernel] -= 1
             if nodes[WAITING, kernel] == 0:
-                make_ready(
-                    nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts,
-                    kernel, time,
-                )  # fmt: skip
+                make_ready(nodes, costs, out_start, uses, devices, ready, events, kernel, time)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def send_tensor(
-    nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time
-):
+def send_tensor(nodes, costs, uses, devices, links, rates, events, sent, node, time):
     """Queue a tensor on the link to each other device that reads it, in order of devices."""
     home, num_devices = nodes[DEVICE, node], devices.shape[1]
     for device in range(num_devices):
@@ -279,84 +176,65 @@ def send_tensor(
         begin = max(time, links[home, device])
         finish = begin + (rates[0] + costs[OUTPUT, node] / rates[1])
         links[home, device] = finish
-        push_event(times, codes, counts[EVENTS], finish, nodes.shape[1] + code)
-        counts[EVENTS] += 1
-        if counts[SENT] < what.size:
-            sent[counts[SENT], 0], sent[counts[SENT], 1] = begin, finish
-            what[counts[SENT]] = code
-            counts[SENT] += 1
+        heappush(events, (finish, nodes.shape[1] + code))
+        sent.append((begin, finish, code))
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def end_kernel(
-    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
-    times, codes, counts, sent, what, kernel, time,
+    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, running, ready, links, rates,
+    events, sent, kernel, time,
 ):  # fmt: skip
     """End a kernel: send its outputs and release its inputs."""
     device, num_devices = nodes[DEVICE, kernel], devices.shape[1]
     if nodes[KIND, kernel] != DATA:
-        queues[RUNNING, device] = -1
+        running[device] = -1
     node = nodes[FIRST, kernel]
     while node >= 0:
         if out_start[node] == out_start[node + 1]:
             devices[USED, device] -= held(nodes, costs, node, device)
         elif uses[node * num_devices + device] > 0:
-            send_tensor(
-                nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node,
-                time,
-            )  # fmt: skip
+            send_tensor(nodes, costs, uses, devices, links, rates, events, sent, node, time)
             deliver(
-                nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts,
-                node, device, time,
-            )  # fmt: skip
+                nodes, costs, out_start, out_of, uses, devices, ready, events, node, device, time
+            )
         for edge in range(in_start[node], in_start[node + 1]):
             if nodes[KERNEL, in_of[edge]] != kernel:
                 use_up(nodes, costs, uses, devices, in_of[edge], device)
         node = nodes[NEXT, node]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
-def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):
-    """On every idle device, start the ready kernel that comes first by `is_before`, if any."""
-    for device in range(devices.shape[1]):
-        if queues[RUNNING, device] < 0 and queues[SIZE, device] > 0:
-            kernel = pop_kernel(heap, queues[BASE, device], queues[SIZE, device], costs)
-            queues[SIZE, device] -= 1
-            queues[RUNNING, device] = kernel
-            start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
-
-
 @njit(cache=True, nogil=True)
-def run_events(
-    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
-    times, codes, counts, sent, what,
-):  # fmt: skip
-    """Run all events; return the time of the last one in seconds."""
+def run_events(nodes, costs, in_start, in_of, out_start, out_of, uses, devices, links, rates):
+    """Run all events. Return the time of the last one in seconds, and the start, end and
+    node * devices + target of each transfer."""
     num_nodes, num_devices, time = nodes.shape[1], devices.shape[1], 0.0
+    running = np.full(num_devices, -1)
+    # numba learns the types of lists from an entry
+    events, sent = [(0.0, 0) for _ in range(0)], [(0.0, 0.0, 0) for _ in range(0)]
+    ready = [[(0.0, 0.0, 0) for _ in range(0)] for _ in range(num_devices)]
     for kernel in range(num_nodes):
         if nodes[KERNEL, kernel] == kernel and nodes[WAITING, kernel] == 0:
-            make_ready(
-                nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel,
-                time,
-            )  # fmt: skip
+            make_ready(nodes, costs, out_start, uses, devices, ready, events, kernel, time)
     while True:
-        while counts[EVENTS] > 0 and times[0] == time:
-            code = pop_event(times, codes, counts[EVENTS])
-            counts[EVENTS] -= 1
+        while len(events) > 0 and events[0][0] == time:
+            code = heappop(events)[1]
             if code < num_nodes:
                 end_kernel(
-                    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap,
-                    links, rates, times, codes, counts, sent, what, code, time,
+                    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, running, ready,
+                    links, rates, events, sent, code, time,
                 )  # fmt: skip
                 continue
             node, device = (code - num_nodes) // num_devices, (code - num_nodes) % num_devices
             take_memory(devices, device, held(nodes, costs, node, device))
             use_up(nodes, costs, uses, devices, node, nodes[DEVICE, node])
             deliver(
-                nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts,
-                node, device, time,
-            )  # fmt: skip
-        start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time)
-        if counts[EVENTS] == 0:
-            return time
-        time = times[0]
+                nodes, costs, out_start, out_of, uses, devices, ready, events, node, device, time
+            )
+        for device in range(num_devices):
+            if running[device] < 0 and len(ready[device]) > 0:
+                running[device] = heappop(ready[device])[2]
+                start_kernel(nodes, costs, out_start, uses, devices, events, running[device], time)
+        if len(events) == 0:
+            return time, sent
+        time = events[0][0]

@@ -13,14 +13,8 @@ from numba import njit
 
 from solution.placement.graphs.cost_graph import ELEMENTWISE, PRODUCT, REDUCTION
 from solution.placement.simulation.loop import (
-    BASE,
-    DEVICE,
     END,
-    KERNEL,
     PEAK,
-    RESIDENT,
-    RUNNING,
-    SIZE,
     START,
     cost_kernels,
     link_members,
@@ -32,13 +26,11 @@ MAX_SIZE = 64  # maximum number of nodes of a kernel
 
 
 @njit(cache=True, nogil=True)
-def simulate(arrays, placement, groups, priorities, recording):
+def simulate(arrays, placement, groups, priorities):
     """Run the event loop for a decision whose nodes are already fused into kernels (`groups`).
 
-    Returns:
-        seconds of the program; peak bytes (devices,); start of each kernel (nodes,); end of each
-        kernel (nodes,); start and end of each transfer (transfers, 2); what is sent (transfers,):
-        node * devices + target device. Without `recording` the last two are empty.
+    Returns seconds of the program; peak bytes (devices,); start and end of kernels (nodes,); start
+    and end of transfers (transfers, 2); what is sent (transfers,): node * devices + target.
     """
     (kinds, operations, bytes_out, resident, in_start, in_of, out_start, out_of, table, latency,
      bandwidth) = arrays  # fmt: skip
@@ -53,52 +45,25 @@ def simulate(arrays, placement, groups, priorities, recording):
     nodes[0], nodes[1], nodes[2], nodes[3], nodes[4] = kinds, groups, placement, first, following
     nodes[5] = waiting
     costs[0], costs[1], costs[2], costs[3] = bytes_out, resident, seconds, levels
-    queues, used = np.zeros((3, devices), np.int64), np.zeros((2, devices))
-    sends = lay_out(nodes, costs, uses, queues, used)
-    log = sends if recording else 0
-    sent, what = np.empty((log, 2)), np.empty(log, np.int64)
-    ended = run_events(
-        nodes, costs, in_start, in_of, out_start, out_of, uses, used, queues,
-        np.empty(count, np.int64), np.zeros((devices, devices)), np.array([latency, bandwidth]),
-        np.empty(count + sends), np.empty(count + sends, np.int64), np.zeros(2, np.int64), sent,
-        what,
+    used = np.zeros((2, devices))
+    for node in range(count):
+        used[0, placement[node]] += resident[node]
+    used[PEAK] = used[0]
+    ended, transfers = run_events(
+        nodes, costs, in_start, in_of, out_start, out_of, uses, used,
+        np.zeros((devices, devices)), np.array([latency, bandwidth]),
     )  # fmt: skip
+    sent, what = np.empty((len(transfers), 2)), np.empty(len(transfers), np.int64)
+    for number, (begin, finish, code) in enumerate(transfers):
+        sent[number, 0], sent[number, 1], what[number] = begin, finish, code
     return ended, used[PEAK], costs[START], costs[END], sent, what
 
 
 @njit(cache=True, nogil=True)
-def lay_out(nodes, costs, uses, queues, used):
-    """Allocate resident tensors and the devices' heaps; return the number of transfers."""
-    sends, devices = 0, used.shape[1]
-    for node in range(nodes.shape[1]):
-        home = nodes[DEVICE, node]
-        used[0, home] += costs[RESIDENT, node]
-        queues[SIZE, home] += nodes[KERNEL, node] == node
-        for device in range(devices):
-            sends += device != home and uses[node * devices + device] > 0
-    for device in range(devices):
-        if device > 0:
-            queues[BASE, device] = queues[BASE, device - 1] + queues[SIZE, device - 1]
-    queues[SIZE] = 0
-    queues[RUNNING] = -1
-    used[PEAK] = used[0]
-    return sends
-
-
-@njit(cache=True, nogil=True)
 def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
-    """Return a mask (nodes,) bool: True for nodes on the critical chain.
-
-    The chain consists of the kernels and transfers that wait for each other, up to the last kernel
-    that ends. Also True are nodes whose transfers made a transfer of the chain wait for its link.
-
-    Args:
-        groups: (nodes,) the kernel of each node, identified by its last node.
-        placement: (nodes,) int64.
-        start, end: (nodes,) seconds at which the kernel that ends in each node starts and ends.
-        sent: (transfers, 2) seconds at which each transfer begins and ends.
-        what: (transfers,) node * devices + target device, in the order of queuing on the links.
-    """
+    """Return a mask (nodes,) bool: True on the critical chain, kernels and transfers that wait for
+    each other up to the last kernel's end, and for nodes whose transfers made one of these wait for
+    its link. Arguments: see `simulate`."""
     first, following = link_members(groups)
     before, arrival, ahead = find_waits(groups, placement, devices, start, end, what)
     chain, kernel = np.zeros(groups.size, np.bool_), groups[0]
@@ -135,12 +100,8 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
 
 @njit(cache=True, nogil=True)
 def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
-    """Return the kernel that sent the first of the transfers for which `transfer` waited.
-
-    If the link of `transfer` was free, the kernel that sent `transfer` is returned. Otherwise
-    `chain` is set to True for the nodes sent by `transfer` and by the transfers it waited for,
-    except the first.
-    """
+    """Return the kernel that sent the first of the transfers for which `transfer` waited (itself,
+    if its link was free). Set `chain` for the nodes of the later ones."""
     kernel = groups[what[transfer] // devices]
     while sent[transfer, 0] > end[kernel]:  # the link was busy
         chain[what[transfer] // devices] = True
@@ -151,9 +112,8 @@ def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
 
 @njit(cache=True, nogil=True)
 def find_waits(groups, placement, devices, start, end, what):
-    """Return three arrays, each with -1 for none. They are the kernel (nodes,) that ran before each
-    kernel on its device; the number (nodes * devices,) of the transfer that brings each tensor to
-    each device; and the transfer (transfers,) before each transfer on its link."""
+    """Return, with -1 for none: the kernel (nodes,) before each one on its device, the transfer
+    (nodes * devices,) that brings a tensor to a device, and the one before each on its link."""
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
         if groups[node] == node and end[node] > start[node]:  # data occupies no device
@@ -197,12 +157,8 @@ def find_root(parents, node):
 
 @njit(cache=True, nogil=True)
 def fuse(kinds, start, of, placement, levels, num_levels):
-    """Return the kernel (nodes,) int64 of each node, identified by the kernel's last node.
-
-    Args:
-        start, of: the consumers of each node (CostGraph.consumers).
-        levels: (nodes,) int64 fusion levels, 0 ... num_levels - 1.
-    """
+    """Return the kernel (nodes,) int64 of each node, named by its last node, from fusion `levels`
+    (nodes,) 0 ... num_levels - 1. `start`, `of`: CostGraph.consumers."""
     count = kinds.size
     parents = np.arange(count)
     sizes = np.ones(count, np.int64)
