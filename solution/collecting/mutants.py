@@ -28,8 +28,8 @@ CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """The error that a mutant makes in a product's result, in some in the last block: the last
-    BLOCK elements (at most an eighth) of the last dimension."""
+    """The error that a mutant makes in a product's result. The last block is the last BLOCK
+    elements (at most an eighth) along the last dimension."""
 
     ZERO = 0  # the last block is 0
     SHIFT = 1  # the last block equals the block before it
@@ -176,7 +176,7 @@ class _Writer:
         }  # fmt: skip
 
     def write(self) -> None:
-        """Rewrite the entry, which gets switches as last parameter, and what they pass into."""
+        """Rewrite the computations that need switches. The entry gets them as last parameter."""
         entered = [find_entry(self._module).id]
         for number in entered:  # the loop appends to the list that it reads
             for node in self._computations[number].instructions:

@@ -292,7 +292,7 @@ def check_configured(graph: Graph) -> None:
 
 @contextmanager
 def naming(source: Path, member: Member, what: str) -> Iterator[None]:
-    """Turn any error in the block into an InputError: the bundle, and `what` failed."""
+    """Turn any error in the block into an InputError that names the bundle and `what` failed."""
     try:
         yield
     except InputError as error:
@@ -306,7 +306,7 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
 
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
-    """Return the graph, perhaps read from a path, and then also the whole program's sizes."""
+    """Return the graph, and the whole program's sizes if `graph` is a path; otherwise None."""
     if isinstance(graph, Graph):
         return graph, None
     from solution.serving.reading import read_question
@@ -329,7 +329,8 @@ def _open(folder: Path, source: Path, kept: object) -> Bundle:
 
 
 def _find_spread(votes: list[np.ndarray]) -> np.ndarray:
-    """Return the deviation (configs,) of ranks over the models' scores `votes`; NaN of one."""
+    """Return the standard deviation (configs,) of ranks over the models' scores `votes` (configs,)
+    each; NaN for a single model."""
     if len(votes) == 1:
         return np.full(len(votes[0]), np.nan)
     return np.asarray(np.std([rank(scores) for scores in votes], axis=0))

@@ -146,7 +146,7 @@ def _serves(folder: Path, hops: int | None) -> bool:
 
 
 def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -> None:
-    """Raise InputError if a collection in `asked` is unknown, or not `there`."""
+    """Raise InputError if a collection in `asked` is unknown, or not in the data (`there`)."""
     for name in asked:
         collection(name)  # raises InputError if the name is unknown
         if name not in there:
@@ -277,8 +277,8 @@ SAME = ("collection", "split", "graph", "source")
 
 
 def open_run_store(run: Run, given: Path | None = None) -> Store:
-    """Return the run's store: from `given`, or from its recorded path or this machine's stores.
-    Raises InputError if none is found, has the run's graphs, or is whole."""
+    """Return the run's store: the one at `given`, or else at its recorded path or among this
+    machine's stores. Raises InputError if none is found, or all lack graphs or are damaged."""
     folders = list_stores(run) if given is None else [given]
     there = [folder for folder in folders if given or _is_there(folder)]
     refused: list[str] = []
@@ -299,7 +299,7 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
 
 
 def find_other_graphs(run: Run, store: Store) -> str | None:
-    """Return in words which of the run's graphs the store lacks; None: none."""
+    """Return in words which of the run's graphs the store lacks; None if it has all."""
     graphs = predictions.read(run.graphs, SAME)
     lacking = graphs.join(store.graphs, on=SAME, how="anti")
     if lacking.is_empty():

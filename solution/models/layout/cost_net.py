@@ -107,7 +107,8 @@ class CostInputs:
 
 
 class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
-    """The additive cost net. The reference list changes scores by one factor and constant."""
+    """The additive cost net. The reference list (Graph.listed) changes all scores of a graph by
+    one factor and one constant."""
 
     scaled_tables = ("numeric", "features")
     scores_beside_a_list = True
