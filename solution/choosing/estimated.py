@@ -17,6 +17,7 @@ import numpy as np
 from solution.choosing import choose, tpu_files
 from solution.choosing.handing import describe_choice, draw_search
 from solution.choosing.journal import Journal, Trial
+from solution.choosing.methods import OURS
 from solution.choosing.proposer import Proposer
 from solution.choosing.savings import Savings, compare_compiled
 from solution.choosing.search import Budget, search
@@ -26,6 +27,7 @@ from solution.collecting.space import name_config
 from solution.collecting.target import CPU, Tell
 from solution.collecting.tpu.asking import REQUEST_RULES, find_fixed_boundary
 from solution.collecting.tpu.devices import check_module
+from solution.collecting.tpu.duration import Duration
 from solution.collecting.tpu.estimate import CHIPS
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.labelling import EstimatingWorkers
@@ -36,6 +38,8 @@ from solution.programs.compiler import check_installed
 from solution.serving.bundle import Bundle
 from solution.serving.words import SAME
 from solution.system.errors import InputError
+from solution.system.terminal import say
+from solution.system.wording import spell
 
 TIME, MEMORY = "time", "memory"  # what a search minimises
 # In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
@@ -137,15 +141,17 @@ class Estimates:
     def __init__(self, space: TpuSpace, estimator: Estimator) -> None:
         self._space, self._estimator = space, estimator
         self._boundary = find_fixed_boundary(space.program.module)
+        self.processor_seconds = 0.0  # spent on all configurations so far
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
         """Compile configurations (k, sites) in parallel; return a trial for each."""
         begin = time.monotonic()
         answers = self.compile(configs)
+        self.processor_seconds += sum(answer.processor_seconds for answer in answers)
         seconds = (time.monotonic() - begin) / len(configs)
         return [
             Trial(name_config(row), row.tolist(), answer.nanoseconds, answer.refused, seconds,
-                  find_memory(answer))
+                  find_memory(answer), answer.processor_seconds, answer.passes_seconds)
             for row, answer in zip(configs, answers, strict=True)
         ]  # fmt: skip
 
@@ -193,15 +199,24 @@ class _Run:
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
         self._estimates = Estimates(space, workers.estimator)
+        self._begin, self._processes = time.monotonic(), min(choose.BATCH, workers.processes)
+        self._duration = Duration(
+            space, settings.measurements or 0, tries_options_first=settings.search == OURS
+        )
         tell("compiling the default configuration")
         name = name_config(space.default)
         default = journal.trials.get(name)
+        is_new = default is None
         if default is None:
             (default,) = self._estimates.measure(space.default[None])
             self._check_default(default)
             journal.trials[name] = default
             journal.write()
         self._default = default
+        if default.nanoseconds is not None:  # a refused program's compilation was not complete
+            self._duration.begin(default.processor_seconds or 0.0, default.passes_seconds or 0.0)
+        if is_new and self._duration.is_known:
+            say(self._duration.describe(space.program.name, self._processes))
 
     def choose(self, proposer: Proposer, note: str) -> Estimated:
         """Return the result of the search. `note`: what guides the optimizer, in words."""
@@ -247,7 +262,24 @@ class _Run:
         self._tell(
             f"compiled {len(trials)}, {refused} refused"
             + (f", best estimate {best:.3f} of the default's {self._goal}" if values else "")
+            + self._follow(trials)
         )
+
+    def _follow(self, trials: Sequence[Trial]) -> str:
+        """Return how long the rest of the search will take, in words for the progress line; say
+        once on standard output if that is far from what was said at first."""
+        duration = self._duration
+        if not duration.is_known:
+            return ""
+        for trial in trials[duration.done :]:
+            duration.add(trial.processor_seconds or 0.0)
+        if words := duration.correct(self._space.program.name, self._processes):
+            say(words)
+        # the pace of this session includes proposing, and other programs on this machine
+        spent, pace = self._estimates.processor_seconds, 1 / self._processes
+        if spent > 1:
+            pace = (time.monotonic() - self._begin) / spent
+        return f", about {spell(duration.left * pace)} left"
 
     def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the best trial; None if it is less than 0.5% better than the default. One that

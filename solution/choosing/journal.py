@@ -27,6 +27,9 @@ class Trial:
     note: str = ""  # why it failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
     memory: int | None = None  # bytes that it takes in a TPU's memory; None: not known
+    # processor time of compiling it for a TPU; of that, the passes over HLO. None: not known
+    processor_seconds: float | None = None
+    passes_seconds: float | None = None
 
     @property
     def time(self) -> float:

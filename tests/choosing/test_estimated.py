@@ -25,6 +25,7 @@ from solution.choosing.journal import RECORD, Trial
 from solution.choosing.savings import GONE, NEW, compare_compiled
 from solution.choosing.tpu_files import FILES, SNIPPET
 from solution.choosing.verify import VERDICT
+from solution.collecting.tpu.duration import Duration
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.space import make_search_space
@@ -78,6 +79,9 @@ def test_the_best_estimate_is_called_one_and_its_files_are_there(chosen: Path) -
     assert times[record["result"]["winner"]] == min(times.values())
     assert choice["chosen"]["estimated_nanoseconds"] == min(times.values())
     assert "estimates" in said and "no measurement" in said
+    # how long the search would take was said, because nothing was cached
+    assert "images" in said and "7 compilations will take" in said and "processor time" in said
+    assert all(trial["processor_seconds"] > 0 for trial in record["trials"])
     assert "speed-up" not in said and "faster" not in said and "times as fast" not in said
     for name in FILES:
         assert (chosen / "chosen" / "images" / name).stat().st_size, name
@@ -191,6 +195,36 @@ def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
     assert module == space.prepare(space.default)[0]
     drawn = space.draw(np.random.default_rng(0), 50)
     assert (drawn < space.sizes).all() and drawn[:, nodes:].any() and drawn[:, :nodes].any()
+
+
+def test_the_time_of_a_search_is_predicted_and_corrected(tmp_path: Path) -> None:
+    (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
+    with Child(Limits()) as child:
+        (program,) = read_programs(tmp_path / "dense.py", child, platform="tpu")
+    layouts, options = (make_search_space(program, (kind,)) for kind in ("layouts", "options"))
+    each_alone = Duration(options, 20)
+    each_alone.begin(3.0, 1.0)
+    assert each_alone.total == pytest.approx(21 * 3.0)  # a change of options compiles everything
+    duration = Duration(layouts, 40)
+    assert not duration.is_known
+    duration.begin(3.0, 1.0)
+    # each needs the passes, few need as much code as the default
+    assert duration.is_known and 3 + 40 < duration.total < 41 * 3
+    assert "41 compilations" in duration.describe("dense", 2)
+    for _ in range(7):
+        duration.add(9.0)
+        assert not duration.correct("dense", 2)
+    before = duration.total
+    duration.add(9.0)
+    assert duration.total > before and "dense" in duration.correct("dense", 2)
+    assert not duration.correct("dense", 2)  # once
+    for _ in range(32):
+        duration.add(1.0)
+    assert duration.left == 0 and duration.total == pytest.approx(3 + 8 * 9 + 32)
+    cached, endless = Duration(layouts, 40), Duration(layouts, 0)
+    cached.begin(0.01, 0.0)
+    endless.begin(3.0, 1.0)
+    assert not cached.is_known and not endless.is_known
 
 
 def test_memory_is_read_from_a_refusal() -> None:

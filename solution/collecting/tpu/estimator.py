@@ -48,6 +48,7 @@ class Answer:
     program: str = ""
     # processor time spent on this answer, in all processes; near 0 if it was cached
     processor_seconds: float = 0.0
+    passes_seconds: float = 0.0  # the part of it that the passes over HLO took
     is_full: bool = False  # True: the program was compiled in full for this answer
     isolated: int = 0  # number of new kernels that were compiled alone
     compiled: CompiledProgram | None = None
@@ -258,13 +259,13 @@ class Estimator:
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
         """Return the answer for a module that is not in the cache. The module is compiled in full
         only if the passes over HLO, and new kernels compiled alone, do not suffice."""
-        spent = 0.0
+        spent = passes = 0.0
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))
-            spent += made.processor_seconds
+            spent = passes = made.processor_seconds
             if made.refused:
                 self._keep(key, made)
-                return Answer(None, made.refused, processor_seconds=spent)
+                return Answer(None, made.refused, processor_seconds=spent, passes_seconds=spent)
             reader = Reader(made.passed)
             answer, count = self._look_up(context, reader), 0
             if answer is None:
@@ -273,9 +274,12 @@ class Estimator:
                 answer = self._look_up(context, reader) if count else None
             if answer is not None:
                 self._keep(key, made)
-                return replace(answer, processor_seconds=spent, isolated=count)
+                return replace(
+                    answer, processor_seconds=spent, passes_seconds=passes, isolated=count
+                )
         answer = self._compile_fully(child, request, context, key)
-        return replace(answer, processor_seconds=spent + answer.processor_seconds)
+        spent += answer.processor_seconds
+        return replace(answer, processor_seconds=spent, passes_seconds=passes)
 
     def _isolate(
         self, child: Child, request: Request, context: str, reader: Reader

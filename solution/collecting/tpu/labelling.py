@@ -30,6 +30,7 @@ from solution.collecting.tpu.asking import (
     compare_with_asked,
     find_fixed_boundary,
 )
+from solution.collecting.tpu.duration import Duration
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.space import PROBES, TpuSpace
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
@@ -39,10 +40,7 @@ from solution.programs.compiler import check_installed
 from solution.programs.program import Program
 from solution.system.errors import InputError
 from solution.system.terminal import say
-from solution.system.wording import spell
 
-# minimum share of a full compilation's processor time that a configuration takes
-LEAST_SHARE = 0.1
 LEARN_EVERY = 8  # configurations between two checks of which layouts the compiler ignores
 # a node's layout is no longer requested once the compiler ignored this share of its requests
 MOST_IGNORED = 0.25
@@ -127,7 +125,7 @@ class Estimation:
         self._estimator = workers.estimator
         self._boundary = find_fixed_boundary(program.module)
         self._seed = seed
-        self._foretold: list[float] = list(journal.state.get("foretold_seconds", []))
+        self._foretold: float | None = journal.state.get("foretold_seconds")
         self.batch = workers.processes
 
     def open(self, tell: Tell, wanted: int) -> None:
@@ -151,7 +149,11 @@ class Estimation:
                 "compiles within the limits."
             )
         self._add(default, answer)
-        self._foretell(answer.processor_seconds, wanted)
+        duration = Duration(self._space, wanted - 1)
+        duration.begin(answer.processor_seconds, answer.passes_seconds)
+        if duration.is_known:
+            self._foretold = duration.total
+            say(duration.describe(self._program.name, self.batch))
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
         """Return at most `count` new configurations; each is drawn with the seed and its number.
@@ -249,23 +251,6 @@ class Estimation:
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
         found = [self._space.from_bytes(data) for data in fastest.head(PARENTS)["values"]]
         return np.array(found or [self._space.default])
-
-    def _foretell(self, seconds: float, wanted: int) -> None:
-        """Report the estimated duration of `wanted` configurations.
-
-        Args:
-            seconds: processor seconds of the first compilation.
-        """
-        # The first compilation was cached, so others may be cached too: report nothing.
-        if not seconds:
-            return
-        low, high = seconds * (1 + LEAST_SHARE * (wanted - 1)), seconds * wanted
-        self._foretold = [low, high]
-        say(
-            f"{self._program.name}: compiling it took {seconds:.1f} s of processor time; "
-            f"{wanted} configurations take {spell(low / self.batch)} to "
-            f"{spell(high / self.batch)}, less where kernels are known already."
-        )
 
 
 def find_ignored(

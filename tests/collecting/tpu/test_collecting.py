@@ -63,6 +63,7 @@ def collected(cache: Path, dense: Path, tmp_path_factory: pytest.TempPathFactory
     done = FASTSLOW.run(*LAYOUTS, dense, "--out", out, cwd=out.parent)
     assert done.returncode == 0, done.stderr
     assert "Estimates" in done.stdout and "tpu:v3" in done.stdout and "Programs" in done.stdout
+    assert "dense: " in done.stdout and "9 compilations will take" in done.stdout
     return out
 
 
