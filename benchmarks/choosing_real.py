@@ -7,11 +7,16 @@ compile options; at most 24 measurements. Each result is that of `fastslow choos
 timed again in an A/B test against the compiler's default. Two others are verified in the same way:
 as many random draws, and a thorough search: every combination of the five most important options,
 then of the other options with the best of these, then random layouts. Then each program is compiled
-twice and compared with itself: there is no gain to claim. An interrupted search resumes.
+twice and compared with itself: there is no gain to claim. Last, verify.py (which `choose` writes
+for a TPU) times what ours found, here on the CPU. An interrupted search resumes.
 """
 
 import argparse
+import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,17 +26,21 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from solution.choosing import verify
 from solution.choosing.choose import BATCH, Settings, choose_program, read_program
+from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.harness import Harness
-from solution.choosing.journal import Journal, Trial
+from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.proposer import Proposer, RandomSearch
 from solution.choosing.search import Budget, search
+from solution.choosing.tpu_files import ARGUMENTS, DEFAULT_MODULE
 from solution.choosing.verdict import Verdict
 from solution.collecting.cpu import Workers
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_program_space
 from solution.collecting.space import draw_new
 from solution.domain.vocabulary import OPTION_NAMES
+from solution.programs.arguments import find_dtype, find_parameters
 from solution.programs.child import Child, Limits, choose_core
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file
@@ -44,8 +53,9 @@ MOST = ("library_fusions", "products", "vector_width", "unrolling", "effort")
 LAYOUTS_TRIED = 24  # layouts that the thorough search tries with the best options
 SLOWER = 0.99  # one percent slower than the default
 BAR, SHARE = 1.10, 0.75
-OURS, RANDOM, THOROUGH, NULL = "ours", "random", "thorough", "null"
+OURS, RANDOM, THOROUGH, NULL, SCRIPT = "ours", "random", "thorough", "null", "verify.py"
 NULL_RUNS = 4  # runs per program
+WAYS = (OURS, RANDOM, THOROUGH, NULL, SCRIPT)
 
 
 class Thorough(Proposer):
@@ -121,6 +131,42 @@ def count_null_claims(path: Path, folder: Path) -> int:
     return claims
 
 
+def verify_ours(path: Path, folder: Path) -> dict[str, float]:
+    """Return a Verdict's fields: what verify.py says of the configuration that `find_ours` timed
+    last, whether that was a gain or not."""
+    ours = folder.parent.parent / OURS / path.stem
+    record = json.loads((ours / RECORD).read_text())
+    winner = next(one for one in record["trials"] if one["name"] == record["result"]["winner"])
+    with Child(Limits(60, 4096)) as child:
+        program = read_program(path, child, Settings())
+    space = make_program_space(program, (LAYOUTS, OPTIONS))
+    default, _ = space.prepare(space.default)
+    chosen, flags = space.prepare(np.array(winner["config"], np.int32))
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = {DEFAULT_MODULE: default, MODULE: chosen}
+    for name, content in modules.items():
+        (folder / name).write_bytes(content)
+    parameters = find_parameters(program.module)
+    choice = {
+        "program": path.stem,
+        "choice": winner["name"],
+        "compiler_options": dict(flags.options),
+        "xla_backend_extra_options": dict(flags.backend),
+        "parameters": [
+            (list(one.dimensions), str(find_dtype(one, path.stem))) for one in parameters
+        ],
+        "checksums": {name: hashlib.sha256(text).hexdigest() for name, text in modules.items()},
+    }
+    (folder / CHOICE).write_text(json.dumps(choice))
+    np.savez(folder / ARGUMENTS, **{str(n): one for n, one in enumerate(program.arguments)})
+    command = [sys.executable, verify.__file__, str(folder)]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    found = json.loads((folder / verify.VERDICT).read_text())
+    rounds = len(found["nanoseconds"])
+    return {**{name: found[name] for name in ("gain", "low", "high")}, "rounds": rounds}
+
+
 @contextmanager
 def open_machine(
     path: Path, folder: Path, way: str
@@ -150,9 +196,9 @@ def show(folder: Path, paths: list[Path]) -> None:
         f"options, of the others with the best of these, and {LAYOUTS_TRIED} layouts with that. A "
         "gain counts where it can be told.",
     )
-    for name in ("program", OURS, RANDOM, THOROUGH):
+    for name in ("program", OURS, RANDOM, THOROUGH, SCRIPT):
         table.add_column(name, justify="left" if name == "program" else "right")
-    gains: dict[str, list[float]] = {OURS: [], RANDOM: [], THOROUGH: []}
+    gains: dict[str, list[float]] = {OURS: [], RANDOM: [], THOROUGH: [], SCRIPT: []}
     for path in paths:
         cells = []
         for way, own in gains.items():
@@ -176,6 +222,10 @@ def show(folder: Path, paths: list[Path]) -> None:
         f"Mean {means[0]:.3f} (bar {BAR}); least {least:.3f} (bar {SLOWER}); {share:.0%} of what "
         f"the thorough search finds, in logarithms (bar {SHARE:.0%})."
     )
+    pairs = list(zip(gains[OURS], gains[SCRIPT], strict=False))
+    if pairs:
+        agree = sum((ours > 1) == (theirs > 1) for ours, theirs in pairs)
+        console.print(f"verify.py has the verdict of ours for {agree} of {len(pairs)} programs.")
     claims = [json.loads(file.read_text()) for file in sorted((folder / NULL).glob("*.json"))]
     if claims:
         console.print(
@@ -188,6 +238,8 @@ def answer_by(way: str, path: Path, folder: Path) -> dict[str, float] | int | No
     """Return the result stored for a program: a verdict, or a count of false gains."""
     if way == NULL:
         return count_null_claims(path, folder)
+    if way == SCRIPT:
+        return verify_ours(path, folder)
     verdict = find_ours(path, folder) if way == OURS else find_by(path, folder, way)
     return None if verdict is None else asdict(verdict)
 
@@ -195,11 +247,11 @@ def answer_by(way: str, path: Path, folder: Path) -> dict[str, float] | int | No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--way", action="append", choices=[OURS, RANDOM, THOROUGH, NULL])
+    parser.add_argument("--way", action="append", choices=WAYS)
     parser.add_argument("--seed", type=int, default=SEED, help="of the first program")
     given = parser.parse_args()
     paths = write_programs(given.folder / "programs", given.seed)
-    for way in given.way or (OURS, RANDOM, THOROUGH, NULL):
+    for way in given.way or WAYS:
         for path in paths:
             file = given.folder / way / f"{path.stem}.json"
             if not file.is_file():
