@@ -42,6 +42,7 @@ from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import warn
 from solution.system.wording import join_names
+from solution.training.executors.base import Executor
 
 PICTURE = "search.png"
 VERIFYING = 0.3  # share of the time limit that is kept for timing the winner again
@@ -65,6 +66,7 @@ class Settings:
     wanted: Wanted | None = None  # which program, if the file has several
     arguments: Path | None = None  # a file with the program's arguments
     target: Target = CpuTarget()
+    nodes: Executor | None = None  # a cluster that compiles for a TPU; None: this machine does
 
     def __post_init__(self) -> None:
         if not (self.measurements or self.seconds):

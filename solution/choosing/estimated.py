@@ -8,6 +8,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from solution.choosing import choose, tpu_files
 from solution.choosing.handing import describe_choice, draw_search
 from solution.choosing.journal import Journal, Trial
 from solution.choosing.methods import OURS
+from solution.choosing.nodes import ClusterEstimator
 from solution.choosing.proposer import Proposer
 from solution.choosing.savings import Savings, compare_compiled
 from solution.choosing.search import Budget, search
@@ -121,7 +123,9 @@ def choose_for_tpu(
     check_kinds(settings.kinds)
     assert isinstance(settings.target, TpuTarget)
     settings.target.check(TILES if TILES in settings.kinds else "")
-    with settings.target.open_workers(settings.limits) as workers:
+    # a cluster stays open for all compilations
+    cluster = settings.nodes.open() if settings.nodes else nullcontext()
+    with cluster, settings.target.open_workers(settings.limits) as workers:
         program = choose.read_program(path, workers.compiling, settings)
         space = make_search_space(program, settings.kinds)
         # an unknown type is an error now and not after the search
@@ -138,7 +142,7 @@ def choose_for_tpu(
 class Estimates:
     """Measures configurations by compiling them; a trial's time is the compiler's estimate."""
 
-    def __init__(self, space: TpuSpace, estimator: Estimator) -> None:
+    def __init__(self, space: TpuSpace, estimator: Estimator | ClusterEstimator) -> None:
         self._space, self._estimator = space, estimator
         self._boundary = find_fixed_boundary(space.program.module)
         self.processor_seconds = 0.0  # spent on all configurations so far
@@ -198,8 +202,14 @@ class _Run:
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
-        self._estimates = Estimates(space, workers.estimator)
-        self._begin, self._processes = time.monotonic(), min(choose.BATCH, workers.processes)
+        estimator: Estimator | ClusterEstimator = workers.estimator
+        processes, self._batch = workers.processes, choose.BATCH
+        if nodes := settings.nodes:
+            estimator = ClusterEstimator(self._target, settings.limits, nodes)
+            processes = nodes.slots
+            self._batch = max(choose.BATCH, processes)
+        self._estimates = Estimates(space, estimator)
+        self._begin, self._processes = time.monotonic(), min(self._batch, processes)
         self._duration = Duration(
             space, settings.measurements or 0, tries_options_first=settings.search == OURS
         )
@@ -223,7 +233,7 @@ class _Run:
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([self._value(default)]))
         most = self._settings.measurements or choose.MOST
-        budget = Budget(most, self._settings.seconds or math.inf, choose.BATCH)
+        budget = Budget(most, self._settings.seconds or math.inf, self._batch)
         search(proposer, self._estimates, budget, journal, self._narrate, self._value)
         trials = [trial for trial in journal.trials.values() if trial.name != default.name]
         best = self._find_best(trials)

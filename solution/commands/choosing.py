@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from solution.choosing.choose import Chosen, Settings
     from solution.choosing.estimated import Estimated
     from solution.serving.bundle import Bundle
+    from solution.training.executors.base import Executor
 
 # Slow imports (polars, scipy, matplotlib) are inside the commands that need them.
 
@@ -28,7 +29,7 @@ app = typer.Typer()
 OF_TPU = {"compile_": "--compile", "memory": "--memory"}
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
-    "target", *OF_TPU,
+    "target", "executor", "address", *OF_TPU,
 )  # fmt: skip
 UNUSED = {  # options without effect with --replay, --model-only or --verdict: they compile nothing
     "replay": WHILE_MEASURING,
@@ -122,6 +123,8 @@ def choose(
     replace: Replace = False,
     module: options.ModuleOption = "",
     function: options.FunctionOption = "",
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
 ) -> None:
     """Get a faster configuration of your program: a model proposes, compiling and timing decide.
 
@@ -145,6 +148,7 @@ def choose(
         given, target, compile_ if target != CPU else measure, minutes, seconds, megabytes,
         kinds=tuple(over or ()), seed=seed, search=search, replace=replace,
         wanted=options.make_wanted(module, function), arguments=arguments,
+        nodes=_find_nodes(target, executor, address),
     )  # fmt: skip
     folder = out or Path("chosen") / program.stem
     _search(program, _open_leading(bundle, search), folder, settings, memory=memory)
@@ -235,6 +239,19 @@ def _make_settings(
         limits=Limits(seconds or machine.seconds, megabytes or machine.megabytes),
         target=machine, **settings,
     )  # fmt: skip
+
+
+def _find_nodes(target: str, executor: str, address: str | None) -> "Executor | None":
+    """Return the cluster that compiles for a TPU; None: this machine does, or times."""
+    nodes = options.make_executor(executor, address, None)
+    if not nodes.is_away:
+        return None
+    if target == CPU:
+        raise InputError(
+            f"--executor {executor} is for a TPU, whose compiler estimates: add --target tpu:v5e. "
+            "Times of different machines cannot be compared."
+        )
+    return nodes
 
 
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":

@@ -1,5 +1,6 @@
 """Runs on a cluster are the runs of one machine: the same bytes, wherever and however often."""
 
+import json
 import os
 import signal
 import time
@@ -20,7 +21,7 @@ from solution.training.executors.local import LocalExecutor
 from solution.training.plan import make_plan
 from solution.tuning.search import Search
 from tests.cluster.conftest import open_cluster
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, FastSlow
 from tests.made.timed import DENSE
 from tests.processes import TRAINING, find_growing
 
@@ -225,6 +226,35 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path, target: s
     source = str(np.load(npz)["label_source"]) if target != "cpu" else ""
     assert source.startswith("estimated: tpu:v3" if target != "cpu" else "")
     assert list((tmp_path / "out" / "log").rglob("*.parquet"))
+
+
+def test_a_search_for_a_tpu_finds_the_same_on_nodes(cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("libtpu")
+    program = tmp_path / "mlp.py"
+    program.write_text(DENSE, encoding="utf-8")
+    found = []
+    away = ("--executor", "ray", "--address", cluster.address)
+    for name, where in (("here", ()), ("there", away)):
+        command = [
+            "fastslow", "choose", program, "--target", "tpu:v3", "--over", "layouts",
+            "--compile", "5", "--out", tmp_path / name, *where,
+        ]  # fmt: skip
+        process = TRAINING.start(*command[1:], env=dict(os.environ))
+        out, error = process.communicate(timeout=LONGEST)
+        assert process.returncode == 0, out + error
+        trials = json.loads((tmp_path / name / "search.json").read_text())["trials"]
+        found.append([(one["name"], one["nanoseconds"], one["memory"]) for one in trials])
+    assert len(found[0]) == 6  # with the default
+    assert found[0] == found[1]
+
+
+def test_times_on_a_cluster_are_no_times(tmp_path: Path, fastslow: FastSlow) -> None:
+    """Only a TPU's estimates are the same on every machine."""
+    (tmp_path / "mlp.py").write_text(DENSE, encoding="utf-8")
+    done = fastslow("choose", tmp_path / "mlp.py", "--executor", "ray", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "--executor ray" in done.stderr and "--target tpu" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_published_systems_are_fitted_on_nodes(cluster: Any, tmp_path: Path) -> None:
