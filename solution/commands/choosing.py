@@ -132,17 +132,15 @@ def choose(
     """
     given = _list_given(context)
     if verdict is not None:
-        from solution.choosing.measured import take_verdict
-
         _refuse_unused(given, verdict)
-        say(take_verdict(verdict, out))
+        _take_verdict(verdict, out)
         return
     if program is None:
         raise InputError("Give a program's file, such as `fastslow choose my_program.py`.")
     _refuse_unused(given, program)
     if replay or model_only:
-        measured = measure or MEASURED if replay else None
-        say(_look_up(program, bundle, search, collection, measured, seed))
+        count = measure or MEASURED if replay else None
+        say(_look_up(program, bundle, search, collection, count, seed))
         return
     settings = _make_settings(
         given, target, compile_ if target != CPU else measure, minutes, seconds, megabytes,
@@ -150,16 +148,22 @@ def choose(
         wanted=options.make_wanted(module, function), arguments=arguments,
         nodes=_find_nodes(target, executor, address),
     )  # fmt: skip
-    folder = out or Path("chosen") / program.stem
-    _search(program, _open_leading(bundle, search), folder, settings, memory=memory)
+    _search(program, _open_leading(bundle, search), out, settings, memory=memory)
+
+
+def _take_verdict(verdict: Path, out: Path | None) -> None:
+    from solution.choosing.measured import take_verdict
+
+    say(take_verdict(verdict, out))
 
 
 def _search(
-    program: Path, leading: "Bundle | None", folder: Path, settings: "Settings", *, memory: bool
+    program: Path, leading: "Bundle | None", out: Path | None, settings: "Settings", *, memory: bool
 ) -> None:
     """Search by measurements on this machine, or by a TPU's estimates; show the result."""
     from solution.system.progress import console
 
+    folder = out or Path("chosen") / program.stem
     check_writable(folder)
     with console.status(f"{program.name}: starting") as status:
 
