@@ -15,16 +15,17 @@ LABELS = {ORDER: "ours, not online", PROCESS: "gaussian process"}
 Build = Callable[[Table, Prior, int], Proposer]
 
 
-def list_methods() -> dict[str, Build]:
+def list_methods(beliefs: Beliefs | None = None) -> dict[str, Build]:
     """Return by name functions that make an optimizer from a table, its prior and a seed.
 
-    This project's optimizer is in the list with and without the prior.
+    This project's optimizer is in the list with and without the prior. `beliefs`: how much it
+    trusts the prior; by default that of a bundle's scores.
     """
 
     def build(name: str, *, is_led: bool = True) -> Build:
         def make(table: Table, prior: Prior, seed: int) -> Proposer:
-            beliefs = Beliefs(table.collection.split(":")[0])
-            return make_proposer(name, table.space, prior if is_led else None, beliefs, seed)
+            trust = beliefs or Beliefs(table.collection.split(":")[0])
+            return make_proposer(name, table.space, prior if is_led else None, trust, seed)
 
         return make
 

@@ -4,9 +4,9 @@
 
 FOLDER is the --out of `fastslow collect layout --target tpu:...`; nothing is compiled. Regret is
 the best estimate so far over the best of the table, less 1; the default's is known from the start,
-as in `fastslow choose`. The model of "ours" is a bundle (default: the bundled one), or with --model
-an experiment's ranker, trained on the estimates of the other folds: a fold holds whole families of
-programs out, or with --folds N every N-th program.
+as in `fastslow choose`. "Ours" is led as there by what copies and padding cost under a TPU's layout
+rules; or by a bundle; or with --model by an experiment's ranker, trained on the estimates of the
+other folds: a fold holds whole families of programs out, or with --folds N every N-th program.
 """
 
 import argparse
@@ -17,11 +17,13 @@ import numpy as np
 
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.replay import ALONE, LABELS, ORDER, OURS, PROCESS, list_methods, replay_seeds
+from solution.choosing.guided import COPIES_DOUBT, Beliefs
 from solution.choosing.offline import Lookup, Table, make_table
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment
+from solution.experiments.layout_compiler_001 import add_known_costs
 from solution.features.preparation import repair_padding
 from solution.serving.bundle import load_bundle
 from solution.system.processes import one_thread
@@ -44,13 +46,15 @@ def main() -> None:
     graphs = read_graphs(options.folder)
     if options.model:
         scores = score_by_others(graphs, options.model, options.folds)
-    else:
-        bundle = load_bundle(options.bundle) if options.bundle else load_bundle()
+    elif options.bundle:
+        bundle = load_bundle(options.bundle)
         rankings = [bundle.rank(graph) for graph in graphs]
         known = sum(ranking.known for ranking in rankings)
         say(f"Led by {bundle.describe()} {known} programs that it has learned from are left out.")
         graphs = [g for g, ranking in zip(graphs, rankings, strict=True) if not ranking.known]
         scores = [ranking.scores for ranking in rankings if not ranking.known]
+    else:
+        scores = [add_known_costs(graph) for graph in graphs]
     tables = [make_table(graph) for graph in graphs]
     show(tables, [score[table.first] for table, score in zip(tables, scores, strict=True)], options)
 
@@ -98,7 +102,8 @@ def show(
     )
     say(f"| search | {' | '.join(map(str, SHOWN))} | within {CLOSE:.0%} |")
     say("|---" * (len(SHOWN) + 2) + "|")
-    builds = list_methods()
+    is_led_by_rules = not (options.model or options.bundle)
+    builds = list_methods(Beliefs("copies", COPIES_DOUBT) if is_led_by_rules else None)
     for method in METHODS:
         with one_thread():
             curves = np.array([

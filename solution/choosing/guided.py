@@ -20,12 +20,14 @@ from solution.collecting.space import Prior, Space, find_candidates, name_config
 LENGTHS = (1.0, 4.0)
 NOISES = (0.02, 0.3)
 # {kind of configuration: (slope of log runtimes over the scores, standard deviation around that
-# line)}: medians over programs that were predicted out of fold.
-LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
+# line)}: medians over programs that were predicted out of fold. "copies" is what a TPU's layout
+# rules predict without learning: medians over estimates of 18 programs for a TPU v3.
+LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03), "copies": (0.18, 0.10)}
 UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
 # prior weight of the hypothesis that the scores are useless: for programs like the training
 # programs, then for other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
+COPIES_DOUBT = 0.3  # of the costs of copies, which order a TPU's estimates with tau 0.8
 # one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11

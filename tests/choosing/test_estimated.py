@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import kendalltau
 
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
-from solution.choosing.estimated import find_limit, find_memory
+from solution.choosing.estimated import Estimates, find_limit, find_memory
 from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.journal import RECORD, Trial
+from solution.choosing.live_prior import open_prior
 from solution.choosing.savings import GONE, NEW, compare_compiled
 from solution.choosing.tpu_files import FILES, SNIPPET
 from solution.choosing.verify import VERDICT
@@ -34,6 +36,7 @@ from solution.domain.vocabulary import TPU_OPTION_CHOICES
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
+from solution.serving.bundle import load_bundle
 from solution.system.files import read_sealed, write_sealed
 from tests.conftest import FastSlow
 from tests.made.timed import DENSE, HUGE
@@ -195,6 +198,22 @@ def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
     assert module == space.prepare(space.default)[0]
     drawn = space.draw(np.random.default_rng(0), 50)
     assert (drawn < space.sizes).all() and drawn[:, nodes:].any() and drawn[:, :nodes].any()
+
+
+def test_what_leads_the_search_orders_the_estimates(chosen: Path) -> None:
+    with Child(Limits()) as child:
+        (program,) = read_programs(chosen / "images.py", child, platform="tpu")
+    space = make_search_space(program, ("layouts",))
+    prior = open_prior(load_bundle(), space, V3.name)
+    assert prior.score is not None and "no model has learned from this TPU" in prior.note
+    drawn = np.concatenate([space.default[None], space.draw(np.random.default_rng(0), 11)])
+    with Estimator(V3, cache=chosen / "cache") as estimator:
+        trials = Estimates(space, estimator).measure(drawn)
+    found = kendalltau(prior.score(drawn), [trial.time for trial in trials]).statistic
+    assert found > 0.5
+    # options alone have no such order
+    options = make_search_space(program, ("options",))
+    assert open_prior(load_bundle(), options, V3.name).score is None
 
 
 def test_the_time_of_a_search_is_predicted_and_corrected(tmp_path: Path) -> None:
