@@ -2,12 +2,14 @@
 
 Settings that act on the whole program (compile options) are tried first, each applied to the
 fastest configuration so far: one may halve the time, and random configurations rarely contain it.
+Where the scores tell much, as for a TPU's layouts, settings are every second configuration instead.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
 candidates. The configurations of a batch are chosen one by one: each choice assumes that the
 earlier ones took their expected times, so that the batch is diverse.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +46,13 @@ class Beliefs:
 
     kind: str = ""  # "layout" or "tile"; for other kinds the slope is not known
     doubt: float = DOUBT  # prior weight of the members that ignore the scores
+    # names what each configuration (n, sites) is expected to compile to; None: that is not known
+    name_programs: Callable[[np.ndarray], Sequence[bytes]] | None = None
+
+    def count_settings(self, done: int, count: int) -> int:
+        """Return how many of the next `count` measurements, after `done`, are of settings that were
+        not tried yet."""
+        return (done + count) // 2 - done // 2 if self.kind == "copies" else count
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
         """Return the mixture's members: one for each kernel length, noise and slope."""
@@ -71,7 +80,8 @@ class Guided(Proposer):
     ) -> None:
         super().__init__(space, seed)
         self._prior = prior
-        self._mixture = (beliefs or Beliefs()).mixture(has_prior=prior is not None)
+        self._beliefs = beliefs or Beliefs()
+        self._mixture = self._beliefs.mixture(has_prior=prior is not None)
         # A separate generator, so that the scales do not depend on what the search has drawn.
         sample = space.draw(np.random.default_rng(0), SAMPLE)
         self._unit = _median_distance(space.describe(sample))
@@ -81,14 +91,15 @@ class Guided(Proposer):
     def _propose(self, count: int) -> np.ndarray:
         untried = self.space.find_untried(self.configs)
         first = self.space.apply(untried, self.best(1))
-        first = first[[name_config(row) not in self.known for row in first]][:count]
+        first = first[[name_config(row) not in self.known for row in first]]
+        first = first[: self._beliefs.count_settings(len(self.times), count)]
         left = count - len(first)
-        return np.concatenate([first, self._choose(left)]) if left else first
+        return np.concatenate([self._choose(left), first]) if left else first
 
     def _choose(self, count: int) -> np.ndarray:
         """Return the `count` candidates with the largest acquisition values, chosen one by one."""
-        pool = find_candidates(
-            self.space, self.generator, self.known, self.best(PARENTS), self._prior
+        pool = self._drop_equals(
+            find_candidates(self.space, self.generator, self.known, self.best(PARENTS), self._prior)
         )
         if not len(pool):
             return pool
@@ -104,6 +115,17 @@ class Guided(Proposer):
                 worth = self._worth(columns, scores, alone, works, chosen)
                 chosen.append(int(left[np.argmax(worth[left])]))
         return pool[chosen]
+
+    def _drop_equals(self, pool: np.ndarray) -> np.ndarray:
+        """Return one candidate for each program that none of the measured configurations has; all
+        candidates if there is none, or programs are not known."""
+        name_programs = self._beliefs.name_programs
+        if name_programs is None or not len(pool):
+            return pool
+        measured = set(name_programs(self.configs)) if len(self.configs) else set()
+        first = {name: row for row, name in reversed(list(enumerate(name_programs(pool))))}
+        rows = sorted(row for name, row in first.items() if name not in measured)
+        return pool[rows] if rows else pool
 
     def _worth(
         self,

@@ -9,14 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 
 from solution.choosing.guided import COPIES_DOUBT, DOUBT, FAR_DOUBT, Beliefs
 from solution.collecting.program_space import TILES, ProgramSpace, make_collected_space
 from solution.collecting.space import Prior
 from solution.collecting.target import CPU
+from solution.collecting.tpu.ranking import BACKEND
 from solution.domain.codebook import encode
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
-from solution.experiments.layout_compiler_001 import add_known_costs
+from solution.experiments.layout_compiler_001 import find_known_costs
+from solution.features.propagation.state_table import state_tables
 from solution.programs.hlo.records import read_tiles
 from solution.programs.program import make_graph
 from solution.serving.bundle import Bundle
@@ -48,7 +51,9 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     is_other = target != CPU and not any(f" {target}, " in s for s in bundle.record.label_sources)
     if is_other and kind == "layout":
-        return LivePrior(_remember(_score_copies(space)), Beliefs("copies", COPIES_DOUBT), COPIES)
+        costs = CopyCosts(space)
+        beliefs = Beliefs("copies", COPIES_DOUBT, costs.name_programs)
+        return LivePrior(costs.score, beliefs, COPIES)
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
     if name not in bundle.collections:
         return LivePrior(None, Beliefs(), UNLED)
@@ -68,13 +73,52 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
     return LivePrior(_remember(scorer(session, space)), Beliefs(kind, doubt), note)
 
 
-def _score_copies(space: ProgramSpace) -> Prior:
-    graph = make_graph(space.program, LAYOUT)
+class CopyCosts:
+    """What a TPU's layout rules say of configurations: the costs of copies and padding, and which
+    configurations compile to the same program."""
 
-    def score(configs: np.ndarray) -> np.ndarray:
-        return add_known_costs(replace(graph, configs=encode(space.layouts(configs))))
+    def __init__(self, space: ProgramSpace) -> None:
+        self._space, self._graph = space, make_graph(space.program, LAYOUT)
+        # {configuration: (cost, hash of all states that differ from the default's)}
+        self._known: dict[bytes, tuple[float, int]] = {}
 
-    return score
+    def score(self, configs: np.ndarray) -> np.ndarray:
+        """Return the costs (n,) of configurations (n, sites), less the default's, as a share of the
+        bytes of all tensors."""
+        return np.array([cost for cost, _ in self._look_up(configs)])
+
+    def name_programs(self, configs: np.ndarray) -> list[bytes]:
+        """Return for each configuration (n, sites) a name of what it is expected to compile to."""
+        options = configs[:, len(self._space.layout_sites) :]
+        found = zip(self._look_up(configs), options, strict=True)
+        return [b"%d " % state + row.tobytes() for (_, state), row in found]
+
+    def _look_up(self, configs: np.ndarray) -> list[tuple[float, int]]:
+        keys = [row.tobytes() for row in np.ascontiguousarray(configs, np.int32)]
+        new = {key: row for row, key in enumerate(keys) if key not in self._known}
+        if new:
+            self._known.update(zip(new, self._compute(configs[list(new.values())]), strict=True))
+        return [self._known[key] for key in keys]
+
+    def _compute(self, configs: np.ndarray) -> list[tuple[float, int]]:
+        # The table has only those instructions whose state differs between its configurations. So
+        # the default is the first, and sums over instructions are differences from it. Computations
+        # in which no configuration sets a layout are inlined: the second one sets all.
+        everything = np.where(self._space.sizes > 1, 1, self._space.default)
+        references = np.stack([self._space.default, everything]).astype(configs.dtype)
+        layouts = self._space.layouts(np.concatenate([references, configs]))
+        graph = replace(self._graph, configs=encode(layouts))
+        table = state_tables(BACKEND)(graph)
+        states = np.column_stack([table.node, table.reader, table.tensors, table.layouts])
+        hashes = pl.DataFrame(states, orient="row").hash_rows(seed=0).to_numpy()
+        costs, names = (
+            values[table.numbers].sum(axis=1)[graph.layouts.rows]
+            for values in (find_known_costs(table), hashes)
+        )
+        # unsigned integers wrap, so a sum of hashes is a hash of the set of states
+        left = slice(len(references), None)
+        differences = zip((costs - costs[0])[left], (names - names[0])[left], strict=True)
+        return [(float(cost), int(name)) for cost, name in differences]
 
 
 def _score_layouts(session: Session, space: ProgramSpace) -> Prior:

@@ -25,7 +25,7 @@ from solution.collecting.tpu.target import TpuTarget
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.features.propagation.state_table import BYTES, state_tables
+from solution.features.propagation.state_table import BYTES, StateTable, state_tables
 from solution.models.base import Ranker, RankerSettings, check_no_options
 from solution.models.layout.known_costs import find_made
 from solution.models.settings import check_choice, check_size
@@ -124,9 +124,14 @@ def add_known_costs(graph: Graph) -> np.ndarray:
     whole tiles are moved.
     """
     table = state_tables(BACKEND)(graph)
+    return np.asarray(find_known_costs(table)[table.numbers].sum(axis=1)[graph.layouts.rows])
+
+
+def find_known_costs(table: StateTable) -> np.ndarray:
+    """Return each state's prior cost (states,) float64, see add_known_costs."""
     copied = table.is_copied * table.shares[:, BYTES]
-    costs = np.where(find_made(table), copied + PADDED * table.padding, copied).astype(np.float64)
-    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
+    costs = np.where(find_made(table), copied + PADDED * table.padding, copied)
+    return np.asarray(costs.astype(np.float64))
 
 
 EXPERIMENT = Experiment(name="layout_compiler_001", collections=LAYOUT, ranker=CompilerSettings())

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -207,10 +208,26 @@ def test_what_leads_the_search_orders_the_estimates(chosen: Path) -> None:
     prior = open_prior(load_bundle(), space, V3.name)
     assert prior.score is not None and "no model has learned from this TPU" in prior.note
     drawn = np.concatenate([space.default[None], space.draw(np.random.default_rng(0), 11)])
+    scores = prior.score(drawn)
+    again = open_prior(load_bundle(), space, V3.name)
+    assert again.score is not None
+    # a score does not depend on what else is scored
+    alone = [again.score(row[None])[0] for row in drawn]
+    np.testing.assert_allclose(alone, scores, atol=1e-12)
     with Estimator(V3, cache=chosen / "cache") as estimator:
-        trials = Estimates(space, estimator).measure(drawn)
-    found = kendalltau(prior.score(drawn), [trial.time for trial in trials]).statistic
-    assert found > 0.5
+        answers = Estimates(space, estimator).compile(drawn)
+    times = [answer.nanoseconds for answer in answers]
+    assert kendalltau(scores, times).statistic > 0.5
+    # which of them compile to the same program is expected as well
+    assert prior.beliefs.name_programs is not None
+    named = prior.beliefs.name_programs(drawn)
+    pairs = combinations(zip(answers, named, strict=True), 2)
+    found, expected = np.array(
+        [(a.program == b.program, name == other) for (a, name), (b, other) in pairs]
+    ).T
+    assert found.any() and not found.all()
+    assert (found == expected).mean() > 0.8, (found, expected)
+    assert found[expected].mean() > 0.9
     # options alone have no such order
     options = make_search_space(program, ("options",))
     assert open_prior(load_bundle(), options, V3.name).score is None

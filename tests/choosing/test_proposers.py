@@ -104,6 +104,31 @@ def test_ours_tries_settings_of_the_whole_program_first_with_the_fastest_so_far(
     assert (asked[2][:, 39] == 2).sum() >= 2  # of four values
 
 
+def test_where_the_scores_tell_much_settings_are_every_second_one() -> None:
+    settings = tuple(((39, value),) for value in (1, 2, 3))
+    space = replace(make_free(sites=40), settings=settings)
+    proposer = Guided(
+        space, 0, lambda configs: configs[:, :39].sum(axis=1).astype(float), Beliefs("copies")
+    )
+    proposer.tell(space.default[None], np.array([1000.0]))
+    asked = proposer.ask(4)
+    alone = (asked[:, :39] == 0).all(axis=1) & (asked[:, 39] > 0)
+    assert alone.sum() == 2
+
+
+def test_no_program_is_compiled_twice_before_all_are_tried() -> None:
+    """The first two sites decide the program; they cannot both be set, so there are five."""
+    space = make_free(sites=6, choices=3)
+    known = Beliefs("copies", 0.5, lambda configs: [row[:2].tobytes() for row in configs])
+    proposer = Guided(space, 0, lambda configs: configs[:, 0].astype(float), known)
+    programs = []
+    for _ in range(5):
+        asked = proposer.ask(1)
+        programs.append(asked[0, :2].tobytes())
+        proposer.tell(asked, 1000.0 + asked[:, 0] + asked[:, 1])
+    assert len(set(programs)) == 5
+
+
 def test_ours_finds_the_best_although_the_prior_is_upside_down() -> None:
     table = make_table(members=120, sites=5)
     upside_down = -np.log(table.runtimes)
