@@ -15,6 +15,7 @@ from solution.collecting import comparison
 from solution.programs.child import ChildRequest, Host
 from solution.programs.compiler import Compiler, Executable, Flags, RefusedError
 from solution.programs.hlo.messages import MESSAGES
+from solution.programs.replies import Reply
 
 CLOSED = "no program is open: this process replaces one that ended"
 WARM_UPS = 2  # runs of a new executable before its results are used
@@ -115,7 +116,7 @@ class Run(ProgramRequest):
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Reply):
     """A compiled configuration, and how its results differ from the default's."""
 
     executable: bytes
@@ -124,7 +125,7 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Sight(Reply):
     """How well a comparison of results reveals errors."""
 
     blindness: str  # in words, why wrong results might go unnoticed; "" if no reason is known
@@ -133,7 +134,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Timings:
+class Timings(Reply):
     """CPU time and wall time of consecutive runs, in nanoseconds (runs,) int64."""
 
     cpu: np.ndarray

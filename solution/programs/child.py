@@ -7,7 +7,6 @@ Refusal with the reason why there is none.
 
 import ctypes
 import os
-import pickle
 import re
 import struct
 import time
@@ -24,6 +23,7 @@ from uuid import uuid4
 import psutil
 
 from solution.programs.compiler import Compiler, RefusedError
+from solution.programs.replies import MARK, Reply, decode_reply, send_reply
 from solution.system.errors import InputError
 from solution.system.files import take_lock
 from solution.system.processes import SPAWN, end_marked, start_child
@@ -36,14 +36,14 @@ START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
-# A message: its size in 4 bytes (LONG: then in 8 bytes), and a pickle, which begins with MARK.
-LONG, MARK = -1, b"\x80"
+# A message: its size in 4 bytes (LONG: then in 8 bytes), and its content.
+LONG = -1
 LAST_LINES = 4000  # bytes at the end of a child's output where its last error is looked up
 State = TypeVar("State")
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Refusal(Reply):
     """A reply that states why there is no result."""
 
     reason: str
@@ -69,7 +69,8 @@ class ChildRequest(ABC):
 
     @abstractmethod
     def answer(self, host: Host) -> Any:
-        """Do the work in the child; return the reply, or raise RefusedError or InputError."""
+        """Do the work in the child; return the reply (of a type that `send_reply` takes), or raise
+        RefusedError or InputError."""
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
@@ -81,16 +82,16 @@ def serve(connection: Connection, errors: Path, core: int | None) -> None:
     try:
         compiler = Compiler()
     except Exception as error:
-        connection.send(Refusal(str(error), is_input=isinstance(error, InputError)))
+        send_reply(connection, Refusal(str(error), is_input=isinstance(error, InputError)))
         return
-    connection.send((compiler.platform, pinned))
+    send_reply(connection, (compiler.platform, pinned))
     host = Host(compiler)
     while True:
         try:
             request = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(request, host))
+        send_reply(connection, _answer(request, host))
 
 
 def _answer(request: ChildRequest, host: Host) -> Any:
@@ -222,18 +223,20 @@ class Child:
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
         """Read a reply until a deadline. The program under test may write to the connection, so
-        only a pickle of the size before it that begins with MARK counts."""
+        only a message of the size before it that begins with MARK counts."""
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
             (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
         begin = self._read(len(MARK), deadline, seconds) if size > len(MARK) else b""
-        if begin != MARK:
-            raise ChildDiedError(
-                self._bury("the program wrote into a channel that it inherited and did not open")
-            )
-        return pickle.loads(begin + self._read(size - len(MARK), deadline, seconds))
+        if begin == MARK:
+            content = self._read(size - len(MARK), deadline, seconds)
+            with suppress(ValueError):
+                return decode_reply(content)
+        raise ChildDiedError(
+            self._bury("the program wrote into a channel that it inherited and did not open")
+        )
 
-    def _read(self, count: int, deadline: float, seconds: float) -> bytes:
+    def _read(self, count: int, deadline: float, seconds: float) -> bytearray:
         assert self._connection is not None
         found = bytearray()
         while len(found) < count:
@@ -242,7 +245,7 @@ class Child:
             if not part:
                 raise EOFError
             found += part
-        return bytes(found)
+        return found
 
     def _wait(self, deadline: float, seconds: float) -> None:
         """Wait for data; end the child if it exceeds its memory or time limit meanwhile."""

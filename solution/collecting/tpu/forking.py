@@ -36,6 +36,7 @@ from solution.collecting.tpu.libtpu import (
 from solution.collecting.tpu.target import TpuTarget
 from solution.programs.child import Refusal, redirect
 from solution.programs.compiler import RefusedError
+from solution.programs.replies import Reply, send_reply
 from solution.system.errors import InputError
 
 LOOK_SECONDS = 0.003  # seconds between two checks for the compiler's dumps
@@ -69,7 +70,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Compilation:
+class Compilation(Reply):
     """The compiler's output, as serialized messages OptimisedModule, or why there is none."""
 
     passed: bytes = b""  # module after the passes over HLO, with its buffers
@@ -96,16 +97,16 @@ def serve_tpu(
     try:
         compiler = Libtpu(target)
     except Exception as error:
-        connection.send(Refusal(str(error), is_input=isinstance(error, InputError)))
+        send_reply(connection, Refusal(str(error), is_input=isinstance(error, InputError)))
         return
-    connection.send((target.name, False))
+    send_reply(connection, (target.name, False))
     copies = Copies(compiler, folder)
     while True:
         try:
             request = connection.recv()
         except EOFError:
             return
-        connection.send(copies.answer(request))
+        send_reply(connection, copies.answer(request))
 
 
 @dataclass
