@@ -38,7 +38,7 @@ LIBRARIES = (
 )  # fmt: skip
 TRAINING_LIBRARIES = (
     "lightgbm", "lightning_fabric", "multiprocessing.popen_forkserver", "numba", "optuna",
-    "safetensors.torch", "sklearn", "torch", "torch_geometric",
+    "safetensors.torch", "sklearn", "torch", "torch._dynamo", "torch_geometric",
 )  # fmt: skip
 # What the commands import in turn: of our own, which read the environment when they are used.
 OWN = (
@@ -60,7 +60,7 @@ KAGGLE_LIBRARIES = (
 )  # fmt: skip
 KERNEL_LIBRARIES = (
     "IPython.core.completer", "ipykernel.kernelapp", "lightgbm", "matplotlib.pyplot", "numba",
-    "optuna", "polars", "scipy.stats", "sklearn", "torch",
+    "optuna", "polars", "scipy.stats", "sklearn", "torch", "torch._dynamo",
 )  # fmt: skip
 # Read by sh and then by Python, as in the scripts of pip: a folder's name may have spaces.
 HEAD = f"""#!/bin/sh

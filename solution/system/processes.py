@@ -43,7 +43,14 @@ LIBRARIES = (
     "scipy.stats",
     "threadpoolctl",
 )
-NETS = ("lightning_fabric", "numba", "safetensors.torch", "torch", "torch_geometric.nn")
+NETS = (
+    "lightning_fabric",
+    "numba",
+    "safetensors.torch",
+    "torch",
+    "torch._dynamo",  # torch imports it for the first optimizer, which takes two seconds
+    "torch_geometric.nn",
+)
 STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds that a worker may take to end
 # environment variable that marks processes of a user's program; end_marked finds them by it
