@@ -148,7 +148,7 @@ def choose(
         wanted=options.make_wanted(module, function), arguments=arguments,
         nodes=_find_nodes(target, executor, address),
     )  # fmt: skip
-    _search(program, _open_leading(bundle, search), out, settings, memory=memory)
+    _search(program, _open_leading(bundle, search, target), out, settings, memory=memory)
 
 
 def _take_verdict(verdict: Path, out: Path | None) -> None:
@@ -258,13 +258,13 @@ def _find_nodes(target: str, executor: str, address: str | None) -> "Executor | 
     return nodes
 
 
-def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
+def _open_leading(bundle: Path | None, search: str, target: str = CPU) -> "Bundle | None":
     """Return the bundle whose model guides the search; None if the search needs no model. Raises
     InputError if a bundle is given that the search does not use."""
     from solution.choosing.methods import check_method, is_led
 
     if is_led(check_method(search)):
-        return open_bundle(bundle, None, None)
+        return open_bundle(bundle, None, None, target)
     if bundle is not None:
         raise InputError(f"--search {search} is not guided by a bundle. Leave --with out.")
     return None

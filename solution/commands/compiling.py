@@ -1,6 +1,10 @@
-"""Let the compiler of a TPU order a program's layouts, for `fastslow rank --compile`."""
+"""Rank layouts for a TPU: by its rules of layout assignment, and by its compiler's estimates.
 
-from collections.abc import Callable, Iterator
+`fastslow rank --target` uses the rules where the bundle's models have not learned from the target;
+`--compile` asks the compiler as well.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -8,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solution.domain.graph import ESTIMATED, name_estimate, show_source
+from solution.collecting.target import CPU
+from solution.domain.graph import ESTIMATED, TIMED, name_estimate, show_source
 from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import join_names
@@ -19,10 +24,10 @@ if TYPE_CHECKING:
     from solution.serving.ranking import Ranking
     from solution.serving.reading import Question
 
-MODELS = "the models"
+MODELS, COPIES = "the models", "what copies and padding cost"
 
 
-Follow = Callable[["Ranking", "Question"], tuple["Ranking", tuple[str, ...]]]
+Follow = Callable[["Ranking", str, "Question"], tuple["Ranking", tuple[str, ...]]]
 
 
 @contextmanager
@@ -38,7 +43,7 @@ def open_compiler(target: str | None, compilations: int | None) -> Iterator[Foll
 
     machine = parse_target(target) if target is not None else None
     if machine is None or compilations is None:
-        yield lambda ranking, _: (ranking, ())
+        yield lambda ranking, _, __: (ranking, ())
         return
     from solution.collecting.tpu.estimator import Estimator
 
@@ -51,7 +56,7 @@ def find_doubt(bundle: "Bundle", target: str | None) -> str:
     from solution.serving.bundle import DEFAULT
 
     sources = bundle.record.label_sources
-    if target is None or any(source.startswith(f"{ESTIMATED}{target},") for source in sources):
+    if target is None or (TIMED in sources if target == CPU else _has_learned(sources, target)):
         return ""
     learned = join_names([show_source(source) for source in sources])
     if bundle.source == DEFAULT:
@@ -62,14 +67,47 @@ def find_doubt(bundle: "Bundle", target: str | None) -> str:
     )
 
 
-def withdraw_measure(ranking: "Ranking", doubt: str) -> "Ranking":
-    """Return the ranking without a number to measure, if there is a doubt; see find_doubt. The
-    number was calibrated on the programs that the models learned from."""
-    return replace(ranking, measure=None, reason=doubt) if doubt else ranking
+def _has_learned(sources: Iterable[str], target: str) -> bool:
+    return any(source.startswith(f"{ESTIMATED}{target},") for source in sources)
+
+
+def rank_first(
+    bundle: "Bundle",
+    question: "Question",
+    target: str | None,
+    doubt: str,
+    regret: float,
+    confidence: float,
+) -> tuple["Ranking", str]:
+    """Return a graph's ranking without the compiler, and whose order it is, in words.
+
+    The bundle's models rank if they learned from the target. Otherwise layouts of a whole graph for
+    a TPU are ranked by add_known_costs; other configurations by the models, without a number to
+    measure, because that was calibrated on the programs that they learned from.
+
+    Args:
+        doubt: why the models' order may be wrong for the target, see find_doubt; "" if it is not.
+    """
+    from solution.experiments.layout_compiler_001 import add_known_costs
+    from solution.serving.ranking import Ranking
+
+    graph = question.graph
+    if doubt and target != CPU and not _find_obstacle(question):
+        reason = (
+            f"the order is that of {COPIES} under the rules of a TPU's layout assignment, and none "
+            "is calibrated for that"
+        )
+        scores = add_known_costs(graph).astype(np.float32)
+        unknown = np.full(graph.num_configs, np.nan)
+        return Ranking(
+            graph, scores, unknown, None, reason, False, regret, confidence, ()
+        ), COPIES  # fmt: skip
+    ranking = bundle.rank(graph, question.facts, regret=regret, confidence=confidence)
+    return replace(ranking, measure=None, reason=doubt) if doubt else ranking, MODELS
 
 
 def follow_compiler(
-    ranking: "Ranking", question: "Question", estimator: "Estimator", compilations: int
+    ranking: "Ranking", whose: str, question: "Question", estimator: "Estimator", compilations: int
 ) -> tuple["Ranking", tuple[str]]:
     """Ask the compiler about layouts of a program; return the new ranking, and whose order it is.
 
@@ -78,7 +116,8 @@ def follow_compiler(
     calibrated for the models' order.
 
     Args:
-        ranking: the models' order.
+        ranking: the order without the compiler.
+        whose: whose order that is, in words.
         question: the graph that was ranked.
         compilations: maximum number of sets of layout requests to ask about.
     """
@@ -89,7 +128,7 @@ def follow_compiler(
     from solution.collecting.tpu.target import find_libtpu_version
 
     graph, target = question.graph, estimator.target.name
-    unasked = f"The compiler was not asked, so the order is that of {MODELS}: "
+    unasked = f"The compiler was not asked, so the order is that of {whose}: "
     if obstacle := _find_obstacle(question):
         return ranking, (unasked + obstacle,)
     module, layouts, restored = question.module, None, ""
@@ -103,7 +142,7 @@ def follow_compiler(
         layouts = find_fixed_boundary(module)
     budget = Budget(compilations)
     order = rank_by_compiler(graph, module, ranking.scores, estimator, budget, layouts, say)
-    words = order.describe(target, MODELS) + restored
+    words = order.describe(target, whose) + restored
     if not order.is_followed:
         return ranking, (words,)
     source = name_estimate(target, f"libtpu {find_libtpu_version()}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from solution.collecting.target import CPU
 from solution.commands import options
 from solution.runs.folder import Run
 from solution.system.errors import InputError
@@ -152,7 +153,7 @@ def rank(
     compilations: Compilations = None,
 ) -> None:
     """Get a program's configurations ranked, fastest first, and how many of them to measure."""
-    from solution.commands.compiling import find_doubt, open_compiler, withdraw_measure
+    from solution.commands.compiling import find_doubt, open_compiler, rank_first
     from solution.domain.collection import collection as find_collection
 
     if collection is not None:
@@ -162,15 +163,14 @@ def rank(
     options.check_outputs(*inputs, bundle, run_folder, csv=csv_file, json=json_file)
     wanted = options.make_wanted(module, function)
     with _writing(csv, json) as rankings, open_compiler(target, compilations) as follow:
-        opened = open_bundle(bundle, run_folder, recipe)
+        opened = open_bundle(bundle, run_folder, recipe, target or CPU)
         doubt = find_doubt(opened, target)
         if doubt and not compilations:
             say("--compile 32 asks the compiler of a TPU.")
         for file in files:
             for question in _ask(file, collection, configs, wanted):
-                promise = {"regret": regret, "confidence": confidence}
-                by_models = opened.rank(question.graph, question.facts, **promise)
-                ranking, told = follow(withdraw_measure(by_models, doubt), question)
+                first, whose = rank_first(opened, question, target, doubt, regret, confidence)
+                ranking, told = follow(first, whose, question)
                 output.print(_tabulate(ranking, top, made=question.made))
                 for words in (ranking.sentence(), *told, *question.notes):
                     say(words)
@@ -262,9 +262,12 @@ def onnx(
         say(f"{path}: {path.stat().st_size:,} bytes")
 
 
-def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
+def open_bundle(
+    bundle: Path | None, run_folder: Path | None, recipe: str | None, target: str = CPU
+) -> "Bundle":
     """Return the bundle in the file or folder `bundle`, or the run merged by `recipe` as a bundle.
-    Without both it is the package's bundle. Raises InputError for both, or a recipe alone."""
+    Without both it is the package's bundle, which for a CPU is said to rank. Raises InputError for
+    both, or a recipe alone."""
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn
 
@@ -279,9 +282,9 @@ def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None
         if opened.caveat:
             warn(opened.caveat)
         return opened
-    opened = load_bundle()
-    say(BUNDLED)
-    return opened
+    if target == CPU:
+        say(BUNDLED)
+    return load_bundle()
 
 
 def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
