@@ -65,6 +65,7 @@ class Settings:
     replace: bool = False
     wanted: Wanted | None = None  # which program, if the file has several
     arguments: Path | None = None  # a file with the program's arguments
+    each_copy: bool = False  # for a TPU: decide each copy of a repeated layer alone
     target: Target = CpuTarget()
     nodes: Executor | None = None  # a cluster that compiles for a TPU; None: this machine does
 

@@ -44,6 +44,8 @@ from solution.system.terminal import say
 from solution.system.wording import spell
 
 TIME, MEMORY = "time", "memory"  # what a search minimises
+# How the copies of repeated layers are decided, as journals name it.
+COPIES_TOGETHER, EACH_ALONE = "decided once for all copies", "each decided alone"
 # In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
 USED = re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -127,13 +129,17 @@ def choose_for_tpu(
     cluster = settings.nodes.open() if settings.nodes else nullcontext()
     with cluster, settings.target.open_workers(settings.limits) as workers:
         program = choose.read_program(path, workers.compiling, settings)
-        space = make_search_space(program, settings.kinds)
+        space = make_search_space(program, settings.kinds, each_copy=settings.each_copy)
         # an unknown type is an error now and not after the search
         tpu_files.describe_parameters(space)
         proposer, note = choose.open_search(bundle, space, settings)
         identity = _identify(space, bundle, settings, goal)
         with choose.open_journal(
-            folder, identity, {"target": CPU}, settings, tpu_files.take_back_estimated
+            folder,
+            identity,
+            {"target": CPU, "layers": EACH_ALONE},
+            settings,
+            tpu_files.take_back_estimated,
         ) as journal:
             run = _Run(space, workers, journal, folder, settings, goal, tell)
             return run.choose(proposer, note)
@@ -322,11 +328,11 @@ class _Run:
         configuration = SAME
         if best is not None:
             configuration = describe_choice(space, np.array(best.config, np.int32))
-        notes = [note, *_find_limits_of_verification(space)]
+        notes = [space.describe_copies(), note, *_find_limits_of_verification(space)]
         seconds = sum(trial.seconds for trial in (self._default, *trials))
         return Estimated(
             space.program.name, self._target.name, self._goal, trials, self._default, best,
-            configuration, savings, " ".join(notes), seconds,
+            configuration, savings, " ".join(filter(None, notes)), seconds,
             find_limit([self._default, *trials], self._target),
         )  # fmt: skip
 
@@ -393,4 +399,5 @@ def _identify(
         "libtpu": find_libtpu_version(),
         "request_rules": REQUEST_RULES,
         "goal": goal,
+        "layers": COPIES_TOGETHER if space.describe_copies() else EACH_ALONE,
     }

@@ -46,6 +46,8 @@ class LayoutSite:
     index: tuple[int, ...]
     # (choices, 6) layouts, minor to major; (choices, 3, 6) for three tensors. [0] is the default
     values: np.ndarray
+    # nodes that get the same layouts: the copies of `index`'s node in repeated layers
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,8 +80,10 @@ class ProgramSpace(Space):
         shape = (len(configs), len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
         found = np.full(shape, LAYOUT_UNSET, np.int8)
         for number, site in enumerate(self.layout_sites):
-            index: tuple[int | slice, ...] = (slice(None), *site.index)
-            found[index] = site.values[configs[:, number]]
+            first, *tensor = site.index
+            for node in (first, *site.copies):
+                index: tuple[int | slice, ...] = (slice(None), node, *tensor)
+                found[index] = site.values[configs[:, number]]
         return found
 
     def options(self, config: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 # {parameter of `choose` that only a TPU uses: its option on the command line}
-OF_TPU = {"compile_": "--compile", "memory": "--memory"}
+OF_TPU = {"compile_": "--compile", "memory": "--memory", "each_copy": "--each-copy"}
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
     "target", "executor", "address", *OF_TPU,
@@ -85,6 +85,14 @@ Memory = Annotated[
     bool,
     typer.Option("--memory", help="With --target tpu:...: search for less memory, not less time."),
 ]
+EachCopy = Annotated[
+    bool,
+    typer.Option(
+        "--each-copy",
+        help="With --target tpu:...: choose layouts for each copy of a repeated layer alone, not "
+        "once for all copies.",
+    ),
+]
 VerdictFile = Annotated[
     Path | None,
     typer.Option("--verdict", help="Take back what verify.py measured on a TPU: its verdict.json."),
@@ -110,6 +118,7 @@ def choose(
     target: options.TargetOption = "cpu",
     compile_: Compile = None,
     memory: Memory = False,
+    each_copy: EachCopy = False,
     verdict: VerdictFile = None,
     replay: Replay = False,
     model_only: ModelOnly = False,
@@ -145,7 +154,7 @@ def choose(
     settings = _make_settings(
         given, target, compile_ if target != CPU else measure, minutes, seconds, megabytes,
         kinds=tuple(over or ()), seed=seed, search=search, replace=replace,
-        wanted=options.make_wanted(module, function), arguments=arguments,
+        wanted=options.make_wanted(module, function), arguments=arguments, each_copy=each_copy,
         nodes=_find_nodes(target, executor, address),
     )  # fmt: skip
     _search(program, _open_leading(bundle, search, target), out, settings, memory=memory)

@@ -1,7 +1,9 @@
 """The configurations of a program for a TPU: layouts, drawn as TpuGraphs draws them, or options.
 
 A site is a part of the program for which a configuration makes one choice: a configurable node
-(convolution, dot or reshape), or an option of the compiler. Choice 0 sets nothing.
+(convolution, dot or reshape), or an option of the compiler. Choice 0 sets nothing. A search makes
+one choice for all copies of a node in the copies of a layer (solution.collecting.tpu.repeats); a
+collection chooses for each node alone.
 
 In TpuGraphs' data, the two most minor dimensions of a convolution's output are feature and batch,
 in either order; those of a dot's output are the last dimension of each factor. A reshape's two
@@ -16,8 +18,9 @@ again.
 The options are those that people tune by hand and whose effect estimates can show.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -37,6 +40,7 @@ from solution.collecting.space import link_sites
 from solution.collecting.tpu.asking import ask, find_asked_ranks
 from solution.collecting.tpu.devices import find_optimised
 from solution.collecting.tpu.reading import open_tuple, spell
+from solution.collecting.tpu.repeats import group_copies
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
     LAYOUT_UNSET,
@@ -142,6 +146,19 @@ class TpuSpace(ProgramSpace):
         searched."""
         return find_tpu_flags(options) if self.option_choices else Flags()
 
+    def describe_copies(self) -> str:
+        """Say in a sentence which layouts are decided once for all copies of a layer; return "" if
+        no layer repeats."""
+        tied = [site for site in self.layout_sites if site.copies and len(site.values) > 1]
+        if not tied:
+            return ""
+        copies = [1 + len(site.copies) for site in tied]
+        least = f"{min(copies)} to " if min(copies) < max(copies) else ""
+        return (
+            f"{least}{max(copies)} copies of a layer: {len(tied)} layouts are decided once for all "
+            f"copies (of {sum(copies)})."
+        )
+
     @property
     def _open(self) -> np.ndarray:
         """Return the sites that have a choice other than 0 to offer."""
@@ -187,12 +204,15 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
     return _make_free_space(program, _list_sites(program), {}, varies_fastest=varies_fastest)
 
 
-def make_search_space(program: Program, kinds: Sequence[str] = ()) -> TpuSpace:
+def make_search_space(
+    program: Program, kinds: Sequence[str] = (), *, each_copy: bool = False
+) -> TpuSpace:
     """Return the space of a search: a program's layouts, the compiler's options, or both together.
 
     Args:
         kinds: LAYOUTS, OPTIONS or both; empty: both, or the options alone if the program has no
             layouts to set.
+        each_copy: decide the layouts of each copy of a repeated layer alone, not once for all.
 
     Raises InputError if layouts are wanted and the program has none to set, if the program was
     optimised already, or if it returns no elements.
@@ -201,6 +221,8 @@ def make_search_space(program: Program, kinds: Sequence[str] = ()) -> TpuSpace:
     has_layouts = bool((find_asked_ranks(program.module, program.configurable) > 0).any())
     wanted = kinds or ((LAYOUTS, OPTIONS) if has_layouts else (OPTIONS,))
     sites = _list_sites(program) if LAYOUTS in wanted else ()
+    if not each_copy:
+        sites = _tie_copies(program, sites)
     return _make_free_space(program, sites, TPU_OPTION_CHOICES if OPTIONS in wanted else {})
 
 
@@ -217,6 +239,19 @@ def _list_sites(program: Program) -> tuple[LayoutSite, ...]:
     )
 
 
+def _tie_copies(program: Program, sites: tuple[LayoutSite, ...]) -> tuple[LayoutSite, ...]:
+    """Return one site for all copies of a node in the copies of a layer, at the first one."""
+    nodes = list(instructions(program.module))
+    numbers = {nodes[node].id: site for site, node in enumerate(program.configurable[: len(sites)])}
+    found: dict[tuple[int, bytes], list[LayoutSite]] = defaultdict(list)
+    for site, group in zip(sites, group_copies(program.module, numbers).tolist(), strict=True):
+        found[group, site.values.tobytes()].append(site)
+    return tuple(
+        replace(first, copies=tuple(site.index[0] for site in others))
+        for first, *others in found.values()
+    )
+
+
 def _make_free_space(
     program: Program,
     sites: tuple[LayoutSite, ...],
@@ -229,18 +264,13 @@ def _make_free_space(
     A search tries each value of each option alone first.
     """
     nodes = list(instructions(program.module))
-    opcodes = tuple(nodes[node].opcode for node in program.configurable[: len(sites)])
+    opcodes = tuple(nodes[program.configurable[site.index[0]]].opcode for site in sites)
     sizes = [len(site.values) for site in sites] + [len(values) for values in options.values()]
     space = TpuSpace(
         program=program,
         sizes=np.array(sizes),
         default=np.zeros(len(sizes), np.int32),
-        links=link_sites(
-            program.nodes.edges,
-            len(program.nodes.opcodes),
-            program.configurable,
-            np.arange(len(sites)),
-        ),
+        links=_link(program, sites),
         settings=tuple(
             ((len(sites) + list(options).index(name), options[name].index(value)),)
             for name, values in IN_TURN.items()
@@ -254,6 +284,19 @@ def _make_free_space(
     )
     space.learn(set())
     return space
+
+
+def _link(program: Program, sites: tuple[LayoutSite, ...]) -> np.ndarray:
+    """Return pairs (links, 2) of sites with neighbouring nodes; a site has all copies of its
+    node."""
+    nodes = program.nodes
+    owner = np.full(len(program.configurable), -1)  # by configurable node: its site
+    for number, site in enumerate(sites):
+        owner[[site.index[0], *site.copies]] = number
+    with_sites = np.flatnonzero(owner >= 0)
+    found = link_sites(nodes.edges, len(nodes.opcodes), program.configurable, with_sites)
+    links = owner[with_sites[found]]
+    return np.unique(links[links[:, 0] != links[:, 1]], axis=0)
 
 
 def _check_program(program: Program) -> None:

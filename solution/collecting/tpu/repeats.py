@@ -1,0 +1,175 @@
+"""Find the copies of a layer in a program: instructions that repeat back to back.
+
+A program unrolled by Python has a layer's instructions once for each copy. A run is a range of
+instructions in which each one equals the one `period` positions later: same opcode, shapes and
+attributes, whatever it reads. Instructions at equal positions of the copies correspond.
+
+Alike branches are no copies of a layer: the products that make a query and a key read the same
+tensor, and no value flows from one to the other. So a run counts only if values flow through all of
+it, or if corresponding sites read different tensors (gradients of the layers' weights).
+
+Parameters, and values computed from constants alone, are left out: layers share them, or the first
+layer that reads them has them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from solution.collecting.tpu.asking import inline_calls
+from solution.collecting.tpu.canonical import Names
+from solution.programs.hlo.messages import instructions
+from solution.programs.portable import make_portable
+
+CONSTANT, FED = ("constant", "iota"), ("parameter", "infeed", "after-all")
+NEAR = 64  # periods are distances from a site to at most this many later ones that equal it
+
+
+class Run(NamedTuple):
+    """The positions begin <= position < end, in which instructions repeat after `period`."""
+
+    begin: int
+    end: int
+    period: int
+
+
+class Line(NamedTuple):
+    """The instructions of a computation in their order, with calls inlined; some are left out."""
+
+    names: np.ndarray  # (positions,) equal numbers: equal instructions
+    sites: np.ndarray  # (positions,) the site of each instruction; -1: none
+    edges: np.ndarray  # (edges, 2) positions [consumer, producer]
+
+
+def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
+    """Return a group (sites,) for each site: corresponding sites of a layer's copies have one.
+
+    Args:
+        module: the message Module of the program.
+        sites: by the id of an instruction: the number of its site.
+    """
+    called = {
+        number
+        for instruction in instructions(module)
+        if instruction.opcode == "call"
+        for number in instruction.called_computation_ids
+    }
+    inlined = make_portable(module, keeps_boundary=True)
+    origins = inline_calls(inlined)
+    names = Names(inlined)
+    pairs = [np.zeros((0, 2), int)]
+    for computation in inlined.computations:
+        if computation.id not in called:  # called ones were inlined
+            line = _read_line(computation, names, origins, sites)
+            pairs += [_pair_sites(line, run) for run in _find_runs(line)]
+    first, second = np.concatenate(pairs).T
+    graph = coo_array((np.ones(len(first)), (first, second)), (len(sites), len(sites)))
+    return np.asarray(connected_components(graph, directed=False)[1])
+
+
+def _read_line(
+    computation: Any, names: Names, origins: Mapping[int, int], sites: Mapping[int, int]
+) -> Line:
+    constant: set[int] = set()
+    fed: set[int] = set()
+    positions: dict[int, int] = {}
+    found, own, edges = [], [], []
+    for one in computation.instructions:  # operands stand before their readers
+        operands = list(one.operand_ids)
+        if one.opcode in CONSTANT or (operands and constant.issuperset(operands)):
+            constant.add(one.id)
+        elif one.opcode in FED or (one.opcode == "get-tuple-element" and operands[0] in fed):
+            fed.add(one.id)
+        else:
+            edges += [(len(positions), positions[o]) for o in operands if o in positions]
+            positions[one.id] = len(positions)
+            found.append(names.name_kernel(one))
+            own.append(sites.get(origins.get(one.id, one.id), -1))
+    numbers = np.unique(np.array(found, "U32"), return_inverse=True)[1]
+    return Line(numbers, np.array(own, int), np.array(edges, int).reshape(-1, 2))
+
+
+def _find_runs(line: Line) -> Iterator[Run]:
+    """Yield runs that do not overlap: first the run that leaves the fewest sites to decide."""
+    periods = _list_periods(line)
+    is_site = line.sites >= 0
+    # before[k]: number of sites at positions below k
+    before = np.concatenate([[0], np.cumsum(is_site)])
+    is_free = np.ones(len(line.names), bool)
+    while True:
+        runs = [run for period in periods for run in _repeat(line.names, is_free, period)]
+        # sites in all copies but the first; of equal runs the one with the shorter period
+        saved = [int(before[run.end] - before[run.begin + run.period]) for run in runs]
+        order = sorted(range(len(runs)), key=lambda n: (-saved[n], runs[n].period, runs[n].begin))
+        parts = (part for n in order if saved[n] for part in _keep_layers(line, runs[n]))
+        best = next(parts, None)
+        if best is None:
+            return
+        yield best
+        is_free[best.begin : best.end] = False
+
+
+def _list_periods(line: Line) -> list[int]:
+    """Return the distances, ascending, between sites with equal instructions."""
+    at = np.flatnonzero(line.sites >= 0)
+    distances: set[int] = set()
+    for name in np.unique(line.names[at]):
+        equal = at[line.names[at] == name]
+        for step in range(1, min(NEAR, len(equal) - 1) + 1):
+            distances.update((equal[step:] - equal[:-step]).tolist())
+    return sorted(distances)
+
+
+def _repeat(names: np.ndarray, is_free: np.ndarray, period: int) -> Iterator[Run]:
+    """Yield the longest runs of at least two copies with this period among free positions."""
+    is_equal = (names[:-period] == names[period:]) & is_free[:-period] & is_free[period:]
+    # +1 where a stretch of equal instructions begins, -1 behind its end
+    changes = np.diff(np.concatenate([[False], is_equal, [False]]).astype(np.int8))
+    for begin, end in zip(np.flatnonzero(changes > 0), np.flatnonzero(changes < 0), strict=True):
+        if end - begin >= period:
+            yield Run(int(begin), int(end) + period, period)
+
+
+def _keep_layers(line: Line, run: Run) -> list[Run]:
+    """Return the run, or its parts of at least two copies through which values flow, if it has
+    alike branches."""
+    cuts = _find_cuts(line, run)
+    if not len(cuts) or not _shares_operands(line, run):
+        return [run]
+    ends = [run.begin, *cuts.tolist(), run.end]
+    return [
+        Run(begin, end, run.period)
+        for begin, end in zip(ends, ends[1:], strict=False)
+        if end - begin >= 2 * run.period
+    ]
+
+
+def _find_cuts(line: Line, run: Run) -> np.ndarray:
+    """Return the positions at which no value flows from earlier to later ones of the run."""
+    is_inside = ((line.edges >= run.begin) & (line.edges < run.end)).all(axis=1)
+    consumers, producers = line.edges[is_inside].T - run.begin
+    # an edge crosses the cuts before producer + 1, ..., consumer
+    crossing = np.zeros(run.end - run.begin + 1, int)
+    np.add.at(crossing, producers + 1, 1)
+    np.add.at(crossing, consumers + 1, -1)
+    return 1 + run.begin + np.flatnonzero(np.cumsum(crossing)[1:-1] == 0)
+
+
+def _shares_operands(line: Line, run: Run) -> bool:
+    """Return True if a site reads a tensor that the corresponding site of the next copy reads."""
+    read = {(consumer, producer) for consumer, producer in line.edges.tolist()}
+    return any(
+        (consumer + run.period, producer) in read
+        for consumer, producer in read
+        if run.begin <= consumer < run.end - run.period and line.sites[consumer] >= 0
+    )
+
+
+def _pair_sites(line: Line, run: Run) -> np.ndarray:
+    """Return pairs (n, 2) of corresponding sites in consecutive copies."""
+    sites = line.sites[run.begin : run.end]
+    pairs = np.stack([sites[: -run.period], sites[run.period :]], axis=1)
+    return pairs[(pairs >= 0).all(axis=1)]
