@@ -42,6 +42,8 @@ class Line(NamedTuple):
     names: np.ndarray  # (positions,) equal numbers: equal instructions
     sites: np.ndarray  # (positions,) the site of each instruction; -1: none
     edges: np.ndarray  # (edges, 2) positions [consumer, producer]
+    # pairs of a site's position and the id of a value that it reads, parameters among them
+    reads: frozenset[tuple[int, int]]
 
 
 def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
@@ -76,7 +78,7 @@ def _read_line(
     constant: set[int] = set()
     fed: set[int] = set()
     positions: dict[int, int] = {}
-    found, own, edges = [], [], []
+    found, own, edges, reads = [], [], [], []
     for one in computation.instructions:  # operands stand before their readers
         operands = list(one.operand_ids)
         if one.opcode in CONSTANT or (operands and constant.issuperset(operands)):
@@ -88,8 +90,10 @@ def _read_line(
             positions[one.id] = len(positions)
             found.append(names.name_kernel(one))
             own.append(sites.get(origins.get(one.id, one.id), -1))
+            if own[-1] >= 0:
+                reads += [(len(own) - 1, o) for o in operands if o not in constant]
     numbers = np.unique(np.array(found, "U32"), return_inverse=True)[1]
-    return Line(numbers, np.array(own, int), np.array(edges, int).reshape(-1, 2))
+    return Line(numbers, np.array(own, int), np.array(edges, int).reshape(-1, 2), frozenset(reads))
 
 
 def _find_runs(line: Line) -> Iterator[Run]:
@@ -160,11 +164,10 @@ def _find_cuts(line: Line, run: Run) -> np.ndarray:
 
 def _shares_operands(line: Line, run: Run) -> bool:
     """Return True if a site reads a tensor that the corresponding site of the next copy reads."""
-    read = {(consumer, producer) for consumer, producer in line.edges.tolist()}
     return any(
-        (consumer + run.period, producer) in read
-        for consumer, producer in read
-        if run.begin <= consumer < run.end - run.period and line.sites[consumer] >= 0
+        (consumer + run.period, value) in line.reads
+        for consumer, value in line.reads
+        if run.begin <= consumer < run.end - run.period
     )
 
 
