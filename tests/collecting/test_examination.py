@@ -8,12 +8,7 @@ import pytest
 
 from benchmarks.nonsense import count, examine
 from solution.collecting.child import Compile, Tell
-from solution.collecting.comparison import (
-    can_jump,
-    can_tell_apart,
-    find_deviation,
-    find_doubtful,
-)
+from solution.collecting.comparison import can_jump, can_tell_apart, find_deviation, find_doubtful
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.mutants import Kind, make_mutants
 from solution.collecting.program_space import TILES, make_collected_space

@@ -102,10 +102,7 @@ def test_operands_are_asked_for_of_reshapes_alone() -> None:
     layouts = unset(2)
     layouts[0, 1, :2] = layouts[0, 2, :2] = (0, 1)
     layouts[1, :2, :2] = (1, 0)
-    assert constraints(ask(program.module, program.configurable, layouts)) == {
-        2: (1, 0),
-        3: (1, 0),
-    }
+    assert constraints(ask(program.module, program.configurable, layouts)) == {2: (1, 0), 3: (1, 0)}
 
 
 def test_layouts_pass_through_calls_and_each_copy_has_its_own() -> None:

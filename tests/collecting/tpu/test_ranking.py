@@ -20,11 +20,7 @@ from solution.collecting.tpu.request_model import RequestModel, make_effects
 from solution.collecting.tpu.requests import group_by_requests
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.experiments.layout_compiler_001 import (
-    EXPERIMENT,
-    CompilerSettings,
-    add_known_costs,
-)
+from solution.experiments.layout_compiler_001 import EXPERIMENT, CompilerSettings, add_known_costs
 from solution.features.candidates import make_candidates
 from solution.models.catalogue import load_model, save_model
 from solution.programs.program import Program, make_graph
