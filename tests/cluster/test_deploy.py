@@ -70,7 +70,7 @@ def assert_parses(command: Any, words: list[str]) -> None:
 
 def test_every_command_of_the_page_is_one_of_the_program() -> None:
     typed = [words for words in list_commands("fastslow") if len(words) > 1]
-    assert {words[0] for words in typed} == {"run", "tune", "collect", "prepare"}
+    assert {words[0] for words in typed} == {"run", "tune", "collect", "choose", "prepare"}
     for words in typed:
         assert_parses(get_command(assemble()), words)
     options = set(re.findall(r"--[a-z-]+", " ".join(" ".join(words) for words in typed)))
