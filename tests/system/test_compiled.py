@@ -121,11 +121,11 @@ def test_another_source_has_another_cache(tmp_path: Path) -> None:
         shutil.copytree(PACKAGE / folder, copy / folder)
     first = find_cache(copy)
     assert first.name == find_cache().name
-    heaps = copy / "placement" / "simulation" / "loop.py"
-    text = heaps.read_text()
-    heaps.write_text(text.replace("costs[READY, one] < ", "costs[READY, one] > "))
+    loop = copy / "placement" / "simulation" / "loop.py"
+    text = loop.read_text()
+    loop.write_text(f"{text}\n\nMORE = 1\n")
     assert find_cache(copy) != first
-    heaps.write_text(text)
+    loop.write_text(text)
     assert find_cache(copy) == first
 
 
