@@ -5,7 +5,7 @@
 
 Programs of all collected families, drawn with other seeds than the programs that the default bundle
 learned from. Ours compiles 48 configurations; random draws and a genetic search compile 150 each,
-300 together. Regret is the best estimate so far over the best that any of the searches found, less
+300 together; each copy of a layer is decided alone. Regret is the best estimate so far over the best that any of the searches found, less
 1; the default's estimate is known from the start. An interrupted search resumes. With the extra
 `tpu`.
 """
@@ -52,7 +52,7 @@ def main() -> None:
             if given.only_show and not (out / "search.json").is_file():
                 continue
             settings = Settings(
-                count, kinds=kinds, search=name, limits=Limits(300, 8192),
+                count, kinds=kinds, search=name, limits=Limits(300, 8192), each_copy=True,
                 target=parse_target(given.target),
             )  # fmt: skip
             bundle = load_bundle() if name == OURS else None
