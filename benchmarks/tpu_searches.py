@@ -5,9 +5,9 @@
 
 Programs of all collected families, drawn with other seeds than the programs that the default bundle
 learned from. Ours compiles 48 configurations; random draws and a genetic search compile 150 each,
-300 together; each copy of a layer is decided alone. Regret is the best estimate so far over the best that any of the searches found, less
-1; the default's estimate is known from the start. An interrupted search resumes. With the extra
-`tpu`.
+300 together; each copy of a layer is decided alone. Regret is the best estimate so far over the
+best that any of the searches found, less 1; the default's estimate is known from the start. An
+interrupted search resumes. With the extra `tpu`.
 """
 
 import argparse
