@@ -12,7 +12,6 @@ for a TPU) times what ours found, here on the CPU. An interrupted search resumes
 """
 
 import argparse
-import hashlib
 import json
 import os
 import subprocess
@@ -26,21 +25,20 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from solution.choosing import verify
 from solution.choosing.choose import BATCH, Settings, choose_program, read_program
-from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.harness import Harness
-from solution.choosing.journal import RECORD, Journal, Trial
+from solution.choosing.journal import CHOICES, RECORD, Journal, Trial
 from solution.choosing.proposer import Proposer, RandomSearch
 from solution.choosing.search import Budget, search
-from solution.choosing.tpu_files import ARGUMENTS, DEFAULT_MODULE
+from solution.choosing.tpu_files import SCRIPT, hand_over_estimated
 from solution.choosing.verdict import Verdict
+from solution.choosing.verify import VERDICT
 from solution.collecting.cpu import Workers
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_program_space
 from solution.collecting.space import draw_new
+from solution.collecting.target import CPU
 from solution.domain.vocabulary import OPTION_NAMES
-from solution.programs.arguments import find_dtype, find_parameters
 from solution.programs.child import Child, Limits, choose_core
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file
@@ -53,7 +51,7 @@ MOST = ("library_fusions", "products", "vector_width", "unrolling", "effort")
 LAYOUTS_TRIED = 24  # layouts that the thorough search tries with the best options
 SLOWER = 0.99  # one percent slower than the default
 BAR, SHARE = 1.10, 0.75
-OURS, RANDOM, THOROUGH, NULL, SCRIPT = "ours", "random", "thorough", "null", "verify.py"
+OURS, RANDOM, THOROUGH, NULL = "ours", "random", "thorough", "null"
 NULL_RUNS = 4  # runs per program
 WAYS = (OURS, RANDOM, THOROUGH, NULL, SCRIPT)
 
@@ -134,35 +132,24 @@ def count_null_claims(path: Path, folder: Path) -> int:
 def verify_ours(path: Path, folder: Path) -> dict[str, float]:
     """Return a Verdict's fields: what verify.py says of the configuration that `find_ours` timed
     last, whether that was a gain or not."""
-    ours = folder.parent.parent / OURS / path.stem
-    record = json.loads((ours / RECORD).read_text())
-    winner = next(one for one in record["trials"] if one["name"] == record["result"]["winner"])
+    journal = json.loads((folder.parent.parent / OURS / path.stem / RECORD).read_text())
+    winner = next(one for one in journal["trials"] if one["name"] == journal["result"]["winner"])
     with Child(Limits(60, 4096)) as child:
         program = read_program(path, child, Settings())
     space = make_program_space(program, (LAYOUTS, OPTIONS))
-    default, _ = space.prepare(space.default)
-    chosen, flags = space.prepare(np.array(winner["config"], np.int32))
+    config = np.array(winner[CHOICES], np.int32)
+    _, flags = space.prepare(config)
     folder.mkdir(parents=True, exist_ok=True)
-    modules = {DEFAULT_MODULE: default, MODULE: chosen}
-    for name, content in modules.items():
-        (folder / name).write_bytes(content)
-    parameters = find_parameters(program.module)
-    choice = {
-        "program": path.stem,
+    facts = {
         "choice": winner["name"],
-        "compiler_options": dict(flags.options),
+        "target": CPU,
         "xla_backend_extra_options": dict(flags.backend),
-        "parameters": [
-            (list(one.dimensions), str(find_dtype(one, path.stem))) for one in parameters
-        ],
-        "checksums": {name: hashlib.sha256(text).hexdigest() for name, text in modules.items()},
     }
-    (folder / CHOICE).write_text(json.dumps(choice))
-    np.savez(folder / ARGUMENTS, **{str(n): one for n, one in enumerate(program.arguments)})
-    command = [sys.executable, verify.__file__, str(folder)]
+    hand_over_estimated(space, config, folder, facts)
+    command = [sys.executable, str(folder / SCRIPT)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-    found = json.loads((folder / verify.VERDICT).read_text())
+    found = json.loads((folder / VERDICT).read_text())
     rounds = len(found["nanoseconds"])
     return {**{name: found[name] for name in ("gain", "low", "high")}, "rounds": rounds}
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from solution.choosing.handing import CHOICE, MODULE, record_layouts, take_back
 from solution.collecting.constraints import complete_layout
+from solution.collecting.program_space import ProgramSpace
 from solution.collecting.tpu.space import TpuSpace
 from solution.programs.arguments import find_dtype, find_parameters
 from solution.programs.hlo.messages import instructions
@@ -31,7 +32,7 @@ MOST_DRAWN_BYTES = 256 << 20
 
 
 def hand_over_estimated(
-    space: TpuSpace, config: np.ndarray, folder: Path, facts: Mapping[str, Any]
+    space: ProgramSpace, config: np.ndarray, folder: Path, facts: Mapping[str, Any]
 ) -> list[Path]:
     """Write a configuration's files and return their paths; `facts` go into choice.json."""
     (default, _), (chosen, flags) = space.prepare(space.default), space.prepare(config)
@@ -80,7 +81,7 @@ def _write(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def describe_parameters(space: TpuSpace) -> list[tuple[list[int], str]]:
+def describe_parameters(space: ProgramSpace) -> list[tuple[list[int], str]]:
     """Return the sizes and the numpy type of each parameter."""
     return [
         (list(shape.dimensions), str(find_dtype(shape, f"{space.program.name}: parameter {n}")))
@@ -88,7 +89,7 @@ def describe_parameters(space: TpuSpace) -> list[tuple[list[int], str]]:
     ]
 
 
-def _list_arguments(space: TpuSpace) -> dict[str, Any]:
+def _list_arguments(space: ProgramSpace) -> dict[str, Any]:
     """Return arguments to store, by parameter: the file's, and small drawn ones."""
     program = space.program
     size = sum(
@@ -103,7 +104,7 @@ def _list_arguments(space: TpuSpace) -> dict[str, Any]:
     return {str(number): array for number, array in enumerate(given) if array is not None}
 
 
-def _write_snippet(space: TpuSpace, record: Mapping[str, Any]) -> str:
+def _write_snippet(space: ProgramSpace, record: Mapping[str, Any]) -> str:
     """Return the text of a Python file with the options and layouts as jax takes them."""
     nodes = list(instructions(space.program.module))
     rows = []
