@@ -5,8 +5,9 @@ have learned from. The layouts for a TPU are ordered by what copies and padding 
 rules of a TPU's layout assignment predict, unless the bundle has learned from that TPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,7 @@ from solution.serving.bundle import Bundle
 from solution.serving.calibration import Learned, describe_graph
 from solution.serving.session import Session
 
+T = TypeVar("T")
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
 COPIES = (
     "Guided by what copies and padding cost under the rules of a TPU's layout assignment; no model "
@@ -70,7 +72,10 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
             f"{distance:.2f}, theirs is at most {learned.gap:.2f}. So the scores count little."
         )
     doubt = FAR_DOUBT if is_far else DOUBT
-    return LivePrior(_remember(scorer(session, space)), Beliefs(kind, doubt), note)
+    find = _remember(scorer(session, space))
+    return LivePrior(
+        lambda configs: np.array(find(configs), np.float64), Beliefs(kind, doubt), note
+    )
 
 
 class CopyCosts:
@@ -79,8 +84,8 @@ class CopyCosts:
 
     def __init__(self, space: ProgramSpace) -> None:
         self._space, self._graph = space, make_graph(space.program, LAYOUT)
-        # {configuration: (cost, hash of all states that differ from the default's)}
-        self._known: dict[bytes, tuple[float, int]] = {}
+        # returns (cost, hash of all states that differ from the default's) of configurations
+        self._look_up = _remember(self._compute)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
         """Return the costs (n,) of configurations (n, sites), less the default's, as a share of the
@@ -92,13 +97,6 @@ class CopyCosts:
         options = configs[:, len(self._space.layout_sites) :]
         found = zip(self._look_up(configs), options, strict=True)
         return [b"%d " % state + row.tobytes() for (_, state), row in found]
-
-    def _look_up(self, configs: np.ndarray) -> list[tuple[float, int]]:
-        keys = [row.tobytes() for row in np.ascontiguousarray(configs, np.int32)]
-        new = {key: row for row, key in enumerate(keys) if key not in self._known}
-        if new:
-            self._known.update(zip(new, self._compute(configs[list(new.values())]), strict=True))
-        return [self._known[key] for key in keys]
 
     def _compute(self, configs: np.ndarray) -> list[tuple[float, int]]:
         # The table has only those instructions whose state differs between its configurations. So
@@ -143,15 +141,17 @@ def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
     return score
 
 
-def _remember(score: Prior) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a cached `score`, which is called for new configurations only."""
-    known: dict[bytes, float] = {}
+def _remember(
+    compute: Callable[[np.ndarray], Iterable[T]],
+) -> Callable[[np.ndarray], list[T]]:
+    """Return a cached `compute`, which is called for new configurations only."""
+    known: dict[bytes, T] = {}
 
-    def ask(configs: np.ndarray) -> np.ndarray:
+    def ask(configs: np.ndarray) -> list[T]:
         keys = [row.tobytes() for row in np.ascontiguousarray(configs, np.int32)]
         new = {key: row for row, key in enumerate(keys) if key not in known}
         if new:
-            known.update(zip(new, score(configs[list(new.values())]).tolist(), strict=True))
-        return np.array([known[key] for key in keys])
+            known.update(zip(new, compute(configs[list(new.values())]), strict=True))
+        return [known[key] for key in keys]
 
     return ask

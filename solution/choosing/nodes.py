@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from solution.collecting.tpu.estimator import Answer, Estimator, Option
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
 from solution.programs.child import Limits
 from solution.system.errors import InputError
-from solution.system.report import Report
+from solution.system.report import Report, silent
 from solution.training.executors.base import Executor, Needs, Task
 
 # {(target, limits): the estimator of this process}; a node's processes serve many tasks
@@ -70,9 +69,6 @@ class _Silent:
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
-        yield _ignore
+        yield silent
 
     def advance(self) -> None: ...
-
-
-def _ignore(*_: Any, **__: Any) -> None: ...
