@@ -18,6 +18,7 @@ from solution.collecting.space import Prior
 from solution.collecting.target import CPU
 from solution.collecting.tpu.ranking import BACKEND
 from solution.domain.codebook import encode
+from solution.domain.graph import has_estimates_for
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
 from solution.experiments.layout_compiler_001 import find_known_costs
 from solution.features.propagation.state_table import state_tables
@@ -51,7 +52,8 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
     costs of copies and padding: the scores of models that learned from a CPU are worse there
     (docs/choosing.md)."""
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
-    is_other = target != CPU and not any(f" {target}, " in s for s in bundle.record.label_sources)
+    sources = bundle.record.label_sources
+    is_other = target != CPU and not has_estimates_for(sources, target)
     if is_other and kind == "layout":
         costs = CopyCosts(space)
         beliefs = Beliefs("copies", COPIES_DOUBT, costs.name_programs)

@@ -4,7 +4,7 @@
 `--compile` asks the compiler as well.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from solution.collecting.target import CPU
-from solution.domain.graph import ESTIMATED, TIMED, name_estimate, show_source
+from solution.domain.graph import TIMED, has_estimates_for, name_estimate, show_source
 from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import join_names
@@ -56,7 +56,9 @@ def find_doubt(bundle: "Bundle", target: str | None) -> str:
     from solution.serving.bundle import DEFAULT
 
     sources = bundle.record.label_sources
-    if target is None or (TIMED in sources if target == CPU else _has_learned(sources, target)):
+    if target is None or (
+        TIMED in sources if target == CPU else has_estimates_for(sources, target)
+    ):
         return ""
     learned = join_names([show_source(source) for source in sources])
     if bundle.source == DEFAULT:
@@ -65,10 +67,6 @@ def find_doubt(bundle: "Bundle", target: str | None) -> str:
         f"the programs that the models learned from were {learned}, so their order may be wrong "
         f"for {target}"
     )
-
-
-def _has_learned(sources: Iterable[str], target: str) -> bool:
-    return any(source.startswith(f"{ESTIMATED}{target},") for source in sources)
 
 
 def rank_first(

@@ -329,6 +329,11 @@ def name_estimate(target: str, compiler: str) -> str:
     return f"{ESTIMATED}{target}, {compiler}"
 
 
+def has_estimates_for(sources: Iterable[str], target: str) -> bool:
+    """Return True if one of the sources is a compiler's for this target, see name_estimate."""
+    return any(source.startswith(f"{ESTIMATED}{target},") for source in sources)
+
+
 def is_source(text: str) -> bool:
     """Tell if the text is a valid source: TIMED, or the source of an estimate."""
     return text == TIMED or (len(text) <= MAX_LENGTH and PATTERN.fullmatch(text) is not None)
