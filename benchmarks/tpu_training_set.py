@@ -4,22 +4,25 @@
     python -m benchmarks.tpu_training_set FOLDER --programs 44      # the first ones of it
     python -m benchmarks.tpu_training_set FOLDER --only-show        # tables of existing results
 
-Programs are models of realistic size (benchmarks.tpu_models), the families in turn. Even
-rounds of the families are searched at random, odd ones from the compiler's choice, so the set has
-the competition's four layout collections. An interrupted run resumes with the same command. Prints
-programs, architectures, configurations and the spread of estimates by family. With the extra `tpu`.
+Five programs of six are small (solution.collecting.families), the sixth is a model of realistic
+size (benchmarks.tpu_models); the families of each come in turn. Even rounds of the families are
+searched at random, odd ones from the compiler's choice, so the set has the competition's four
+layout collections. An interrupted run resumes with the same command. Prints programs,
+architectures, configurations and the spread of estimates by family. With the extra `tpu`.
 """
 
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 
-from benchmarks.tpu_models import FAMILIES, draw_settings, write_file
+from benchmarks import tpu_models
+from solution.collecting import families as small_models
 from solution.collecting.collect import Settings
 from solution.collecting.program_space import LAYOUTS
 from solution.collecting.records import Destination
@@ -29,12 +32,11 @@ from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.programs.child import Limits
-from solution.system.errors import InputError
 from solution.system.files import make_folder, replace_file
 from solution.system.terminal import make_table, say
 
-MINUTES = 7 * 24 * 60.0
-KIND_OF = {family: kind for kind, families in FAMILIES.items() for family in families}
+SMALL = 5  # small programs for each one of realistic size, which takes five times as long
+TOGETHER = 36  # programs that share processes, which take seconds to start
 SEARCHES = ("random", "default")
 HEADERS = (
     *("collection", "family", "programs", "architectures", "nodes", "configurations"),
@@ -46,34 +48,63 @@ def main(
     folder: Path,
     programs: Annotated[int, typer.Option(help="Over all families.")] = 600,
     configs: Annotated[int, typer.Option(help="Of each, with the compiler's choice.")] = 21,
+    minutes: Annotated[float, typer.Option(help="Of each program, on average.")] = 0.6,
     target: str = "tpu:v3",
     *,
     only_show: Annotated[bool, typer.Option("--only-show")] = False,
 ) -> None:
     """Collect what is missing, and print the table."""
     if not only_show:
-        collect(folder, programs, configs, target)
+        collect(folder, programs, configs, minutes, target)
     show_families(folder / "set")
 
 
-def collect(folder: Path, programs: int, configs: int, target: str) -> None:
-    """Collect one program after the other; a program that fails is named and left out."""
+def collect(folder: Path, programs: int, configs: int, minutes: float, target: str) -> None:
+    """Collect the programs, TOGETHER at a time; one that fails is named and left out. A program
+    that takes longer than its share of the minutes has fewer configurations."""
     machine = parse_target(target)
     settings = Settings(configs=configs, limits=Limits(600, 8192), target=machine)
     make_folder(folder / "programs")
-    for number in range(programs):
-        turn, family = number // len(KIND_OF), list(KIND_OF)[number % len(KIND_OF)]
-        search = SEARCHES[turn % 2]
-        out = Destination(folder / "set", f"layout:{KIND_OF[family]}:{search}", "train")
-        make_space = partial(machine.make_space, kind=LAYOUTS, varies_fastest=search == "default")
-        path = folder / "programs" / f"{family}_{turn:03}.py"
-        drawn = draw_settings(family, np.random.default_rng([turn, *family.encode()]))
-        with replace_file(path) as temporary:
-            temporary.write_text(write_file(drawn), encoding="utf-8")
-        try:
-            collect_programs([path], make_space, out, settings, MINUTES)
-        except InputError as error:
-            say(f"{path.stem} is left out: {error}")
+    for first in range(0, programs, TOGETHER):
+        batches: dict[tuple[str, str], list[Path]] = defaultdict(list)
+        for number in range(first, min(first + TOGETHER, programs)):
+            drawn = draw_program(number)
+            path = folder / "programs" / f"{drawn.name}.py"
+            with replace_file(path) as temporary:
+                temporary.write_text(drawn.text, encoding="utf-8")
+            batches[drawn.source, drawn.search].append(path)
+        for (source, search), paths in batches.items():
+            out = Destination(folder / "set", f"layout:{source}:{search}", "train")
+            make_space = partial(
+                machine.make_space, kind=LAYOUTS, varies_fastest=search == "default"
+            )
+            share = minutes * len(paths)
+            for finished in collect_programs(paths, make_space, out, settings, share):
+                if finished.defect:
+                    say(f"{finished.name} is left out: {finished.defect}")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A program of the set."""
+
+    name: str
+    source: str  # xla or nlp
+    search: str  # random or default
+    text: str  # of its Python file
+
+
+def draw_program(number: int) -> Drawn:
+    """Return the program with a number, always the same one."""
+    round_, rest = divmod(number, SMALL + 1)
+    models: Any = small_models if rest < SMALL else tpu_models
+    place, size = (round_ * SMALL + rest, "small") if rest < SMALL else (round_, "full")
+    kinds = {family: kind for kind, families in models.FAMILIES.items() for family in families}
+    turn, family = place // len(kinds), list(kinds)[place % len(kinds)]
+    generator = np.random.default_rng([turn, *f"{size}-{family}".encode()])
+    families: Any = (family,) if models is small_models else family
+    text = models.write_file(models.draw_settings(families, generator))
+    return Drawn(f"{size}-{family}_{turn:03}", kinds[family], SEARCHES[turn % 2], text)
 
 
 def show_families(folder: Path) -> None:

@@ -19,6 +19,7 @@ ORDERED = frozenset(ORDERED_NAMES.split())
 # If one of these and a constant are divided, the constant is the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
+SEARCHED = 64  # how many nodes are searched for the other operand among those that lead to one
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
@@ -46,6 +47,8 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
       square or an opcode in RECIPROCAL, or if the other operand is subtracted from it (see
       _is_subtrahend).
     * In a division, a broadcast is the divisor.
+    * If an operation is commutative and one operand is computed from the other, the computed one is
+      first: f(x) + x. So it is in 51 of 52 such products of the U-Net's tuning record.
     * Otherwise the operands are in the order of their nodes.
     """
     if len(operands) == 1:
@@ -56,8 +59,23 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
         other, constant = sorted(operands, key=lambda one: _is_constant(draft, one))
         is_first = opcode in FROM_CONSTANT and FROM_CONSTANT[opcode](draft, other)
         return [constant, other] if is_first else [other, constant]
+    if opcode in COMMUTATIVE:
+        return operands[::-1] if _leads_to(draft, *operands) else operands
     is_last = [opcode == "divide" and draft.opcodes[one] == "broadcast" for one in operands]
     return operands[::-1] if is_last == [True, False] else operands
+
+
+def _leads_to(draft: Draft, early: int, late: int) -> bool:
+    """Return True if `late` is computed from `early`, in few enough steps to be found."""
+    seen, waiting = {late}, [late]
+    while waiting and len(seen) < SEARCHED:
+        for one in draft.operands[waiting.pop()]:
+            if one == early:
+                return True
+            if one > early and one not in seen:  # operands have smaller numbers than their readers
+                seen.add(one)
+                waiting.append(one)
+    return False
 
 
 def _is_divisor(draft: Draft, other: int) -> bool:

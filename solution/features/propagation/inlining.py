@@ -25,6 +25,8 @@ CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
     OPCODE_IDS[name]
     for name in ("call", "while", "parameter", "tuple", "get-tuple-element", "opt-barrier")
 )
+SLICES = OPCODE_IDS["dynamic-slice"], OPCODE_IDS["dynamic-update-slice"]
+ITERATIONS = 10  # assumed of a loop in which nothing tells them
 # Operations whose operands and features determine the result.
 EQUAL = """
 abs add and broadcast convert divide exponential exponential-minus-one iota log log-plus-one
@@ -73,19 +75,70 @@ def inline(graph: Graph) -> Inlined:
     return _Inliner(graph).run()
 
 
+def count_runs(graph: Graph) -> np.ndarray:
+    """Return how often each node is computed in one run of the program (nodes,) float64: the
+    product of the iterations of the loops around it.
+
+    The features do not tell a loop's iterations. Assumed is the most frequent length along which
+    its body slices single elements, as the loops of jax.lax.scan do, or ITERATIONS.
+    """
+    runs = np.ones(graph.num_nodes)
+    loops = np.flatnonzero(graph.node_opcodes == WHILE).tolist()
+    if loops:
+        operands, called = _split_edges(graph)
+    for loop in loops:
+        iterations = _count_iterations(graph, _reach(called[loop], operands), operands)
+        runs[_reach(called[loop], operands, called)] *= iterations
+    return runs
+
+
+def _reach(roots: list[int], *edges: list[list[int]]) -> list[int]:
+    """Return the nodes that lists of edges lead to from some nodes, these included."""
+    seen, waiting = set(roots), [*roots]
+    while waiting:
+        node = waiting.pop()
+        for one in (one for each in edges for one in each[node]):
+            if one not in seen:
+                seen.add(one)
+                waiting.append(one)
+    return sorted(seen)
+
+
+def _count_iterations(graph: Graph, body: list[int], operands: list[list[int]]) -> int:
+    """Return a guess of the iterations of the loop whose body has these nodes, see count_runs."""
+    sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    lengths: list[int] = []
+    for node in body:
+        if graph.node_opcodes[node] not in SLICES:
+            continue
+        # the slice and what it is a part of: the result, and an operand of as many dimensions
+        for other in operands[node]:
+            part, whole = np.sort([sizes[node], sizes[other]], axis=0)
+            if ((sizes[node] > 0) == (sizes[other] > 0)).all():
+                lengths += whole[(part == 1) & (whole > 1)].astype(int).tolist()
+    return max(sorted(set(lengths)), key=lengths.count) if lengths else ITERATIONS
+
+
+def _split_edges(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
+    """Return for each node the operands that it reads, and the roots of computations it calls."""
+    opcodes = graph.node_opcodes.tolist()
+    is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
+    operands: list[list[int]] = [[] for _ in opcodes]
+    called: list[list[int]] = [[] for _ in opcodes]
+    # operands come first: drop edges whose producer comes after its consumer
+    forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]
+    for consumer, producer in forward[np.lexsort(forward.T[::-1])].tolist():
+        calls = opcodes[consumer] in CALLS and is_root[producer]
+        (called if calls else operands)[consumer].append(producer)
+    return operands, called
+
+
 class _Inliner:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._opcodes = graph.node_opcodes.tolist()
-        is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
         self._shapes = [tuple(row) for row in graph.node_features[:, 2:27].tolist()]
-        self._operands: list[list[int]] = [[] for _ in self._opcodes]
-        self._called: list[list[int]] = [[] for _ in self._opcodes]
-        # operands come first: drop edges whose producer comes after its consumer
-        forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]
-        for consumer, producer in forward[np.lexsort(forward.T[::-1])].tolist():
-            calls = self._opcodes[consumer] in CALLS and is_root[producer]
-            (self._called if calls else self._operands)[consumer].append(producer)
+        self._operands, self._called = _split_edges(graph)
         self._inlined = Inlined()
         # (id of a tuple, shape): the tuple, kept so that its id stays unique; elements taken so far
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}

@@ -14,7 +14,8 @@ same speed for any layout; so a program may be faster with copies. Pooling with 
 slow along the contiguous dimension as well.
 
 A TPU pads tensors to register tiles (solution.features.propagation.register_tiles). Then the bytes
-of a tensor depend on its layout, and TPU_FEATURES describe the padding.
+of a tensor depend on its layout, and TPU_FEATURES describe the padding. There, bytes in a loop
+count once for each iteration.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from solution.features.operations import NONE, element_bytes, num_bytes, num_ope
 from solution.features.propagation import library
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.canonical import make_row_major
+from solution.features.propagation.inlining import count_runs
 from solution.features.propagation.instructions import NO_OPCODE, Instructions
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes, share_matrix_unit
@@ -283,7 +285,8 @@ def _describe(
         for column, instruction in zip((MADE, FIRST, SECOND), tensors.T, strict=True)
     ]
     logs = np.log2(1 + measured.padded)
-    shares = np.log2(measured.padded[:, :2] / measured.total + LEAST_SHARE)
+    padded = measured.runs[:, None] * measured.padded[:, :2]
+    shares = np.log2(padded / measured.total + LEAST_SHARE)
     added = _describe_padding(ops, points, layouts, measured) if measured.is_padded else ()
     return np.column_stack(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
@@ -298,7 +301,7 @@ def _share(
     ops: Instructions, points: Points, layouts: np.ndarray, measured: "Measured"
 ) -> np.ndarray:
     """Return `StateTable.shares` (states, NUM_SHARES) float32."""
-    moved = _sum_moved(points, layouts, measured.padded) / measured.total
+    moved = measured.runs * _sum_moved(points, layouts, measured.padded) / measured.total
     return np.column_stack(
         [np.full(len(moved), 1 / ops.is_programs.sum()), moved, np.sqrt(moved)]
     ).astype(np.float32)
@@ -314,6 +317,7 @@ class Measured:
     # requested
     total: float
     is_padded: bool  # True if the backend pads tensors to register tiles
+    runs: np.ndarray  # (states,) float64: how often each is computed or copied, see count_runs
 
 
 def _measure(
@@ -325,7 +329,7 @@ def _measure(
     tensors = np.column_stack([points.made, points.read])  # (states, 3)
     size = np.append(num_bytes(graph), 0.0)[ops.node]
     plain, all_bytes = size[tensors], size
-    padded = plain
+    padded, runs = plain, np.ones(ops.number)
     if propagation.backend.device_layouts:
         # An instruction without operands is listed as its operands, in the layout of its result.
         is_result = (layouts[:, :COPY] < 0) & (tensors == points.made[:, None])
@@ -336,8 +340,10 @@ def _measure(
             for one, made in zip(known.T, tensors.T, strict=True)
         ])  # fmt: skip
         all_bytes = count_padded_bytes(default.results[0], ops.sizes, ops.rank, widths)
-    total = max(1.0, float(all_bytes[ops.is_programs].sum()))
-    return Measured(plain, padded, total, propagation.backend.device_layouts)
+        runs = np.append(count_runs(graph), 1.0)[ops.node]
+    total = max(1.0, float((runs * all_bytes)[ops.is_programs].sum()))
+    is_padded = propagation.backend.device_layouts
+    return Measured(plain, padded, total, is_padded, runs[points.instruction])
 
 
 def _sum_moved(points: Points, layouts: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -352,7 +358,7 @@ def _find_padding(points: Points, layouts: np.ndarray, measured: Measured) -> np
     padded, plain = (
         _sum_moved(points, layouts, size) for size in (measured.padded, measured.plain)
     )
-    return ((padded - plain) / measured.total).astype(np.float32)
+    return (measured.runs * (padded - plain) / measured.total).astype(np.float32)
 
 
 def _describe_padding(

@@ -113,6 +113,28 @@ def test_constants_are_second_operands_and_divide_sums_by_their_length() -> None
     assert values == [[6.0], [0.0]]  # the divisor of the mean of six, the start of the sum
 
 
+def test_what_is_computed_from_the_other_operand_comes_first() -> None:
+    """f(x) + x; in a difference the numbers decide, and of unrelated operands, too."""
+    shape = modules.shape(8, 6)
+    main = [
+        modules.node(1, "parameter", shape),
+        modules.node(2, "tanh", shape, (1,)),
+        modules.node(3, "negate", shape, (2,)),
+        modules.node(4, "add", shape, (3, 1)),
+        modules.node(5, "subtract", shape, (1, 4)),
+        modules.node(6, "multiply", shape, (2, 3)),
+        modules.node(7, "parameter", shape, parameter_number=1),
+        modules.node(8, "maximum", shape, (6, 7)),
+    ]
+    module = modules.module(("main", 8, main))
+    lifted = lift(make_graph(Program("sums", module, None), "layout:xla:random")).module
+    read = {i.opcode: [one - 1 for one in i.operand_ids] for i in instructions(lifted)}
+    assert read["add"] == [2, 0]
+    assert read["subtract"] == [0, 3]
+    assert read["multiply"] == [2, 1]
+    assert read["maximum"] == [5, 6]
+
+
 def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
     graph = make_long_graph(1000, 19)
     assert graph.num_nodes > 20_000
