@@ -3,6 +3,7 @@
 Settings that act on the whole program (compile options) are tried first, each applied to the
 fastest configuration so far: one may halve the time, and random configurations rarely contain it.
 Where the scores tell much, as for a TPU's layouts, settings are every second configuration instead.
+A setting that left the estimate exactly as it was is not tried again with other layouts.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
 candidates. The configurations of a batch are chosen one by one: each choice assumes that the
@@ -33,6 +34,10 @@ COPIES_DOUBT = 0.3  # of the costs of copies, which order a TPU's estimates with
 # one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
+# the same for layouts of a TPU: where their costs mislead, as in small products of a loop, random
+# ones find what is faster
+EXPLORED_BY_COPIES = 4
+ENOUGH_NEUTRAL = 3  # choices of one option without any effect, after which no other is tried
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
 PARENTS = 4
 # number of random configurations from which the scales of scores and of distances are computed
@@ -53,6 +58,11 @@ class Beliefs:
         """Return how many of the next `count` measurements, after `done`, are of settings that were
         not tried yet."""
         return (done + count) // 2 - done // 2 if self.kind == "copies" else count
+
+    def explores(self, number: int) -> bool:
+        """Return True if the measurement with a number, from 0, is of a random candidate."""
+        often = EXPLORED_BY_COPIES if self.kind == "copies" else EXPLORED
+        return number % often == FIRST_EXPLORED % often
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
         """Return the mixture's members: one for each kernel length, noise and slope."""
@@ -89,12 +99,34 @@ class Guided(Proposer):
         self._center, self._scale = float(scores.mean()), float(scores.std()) or 1.0
 
     def _propose(self, count: int) -> np.ndarray:
-        untried = self.space.find_untried(self.configs)
+        idle = self._find_idle()
+        untried = [s for s in self.space.find_untried(self.configs) if not idle.issuperset(s)]
         first = self.space.apply(untried, self.best(1))
         first = first[[name_config(row) not in self.known for row in first]]
         first = first[: self._beliefs.count_settings(len(self.times), count)]
         left = count - len(first)
         return np.concatenate([self._choose(left), first]) if left else first
+
+    def _find_idle(self) -> set[tuple[int, int]]:
+        """Return the whole-program settings (site, choice) that left the time exactly as it was,
+        wherever they were measured with and without. If ENOUGH_NEUTRAL choices of an option did and
+        none did not, all of them count. A clock always changes the time; an estimate need not."""
+        measured = [*zip(self.configs, self.times, strict=True)]
+        time_of = {name_config(row): time for row, time in measured}
+        changes: dict[tuple[int, int], bool] = {}
+        for row, time in measured:
+            for site in self.space.broad:
+                without = row.copy()
+                without[site] = self.space.default[site]
+                other = time_of.get(name_config(without))
+                if row[site] != without[site] and other is not None:
+                    key = site, int(row[site])
+                    changes[key] = changes.get(key, False) or other != time
+        for site in self.space.broad:
+            known = [changed for (one, _), changed in changes.items() if one == site]
+            if len(known) >= ENOUGH_NEUTRAL and not any(known):
+                changes |= dict.fromkeys([(site, n) for n in range(self.space.sizes[site])], False)
+        return {setting for setting, changed in changes.items() if not changed}
 
     def _choose(self, count: int) -> np.ndarray:
         """Return the `count` candidates with the largest acquisition values, chosen one by one."""
@@ -109,7 +141,7 @@ class Guided(Proposer):
         chosen: list[int] = []
         for number in range(len(self.times), len(self.times) + min(count, len(pool))):
             left = np.setdiff1d(np.arange(len(pool)), chosen)
-            if number % EXPLORED == FIRST_EXPLORED:
+            if self._beliefs.explores(number):
                 chosen.append(int(self.generator.choice(left)))
             else:
                 worth = self._worth(columns, scores, alone, works, chosen)
@@ -118,14 +150,19 @@ class Guided(Proposer):
 
     def _drop_equals(self, pool: np.ndarray) -> np.ndarray:
         """Return one candidate for each program that none of the measured configurations has; all
-        candidates if there is none, or programs are not known."""
-        name_programs = self._beliefs.name_programs
-        if name_programs is None or not len(pool):
+        candidates if there is none. Settings without effect so far are at their defaults."""
+        name_programs, idle = self._beliefs.name_programs, self._find_idle()
+        if not len(pool) or (name_programs is None and not idle):
             return pool
-        measured = set(name_programs(self.configs)) if len(self.configs) else set()
-        first = {name: row for row, name in reversed(list(enumerate(name_programs(pool))))}
-        rows = sorted(row for name, row in first.items() if name not in measured)
-        return pool[rows] if rows else pool
+        plain, measured = pool.copy(), self.configs.copy()
+        for configs in (plain, measured):
+            for site, choice in idle:
+                configs[configs[:, site] == choice, site] = self.space.default[site]
+        name = name_programs or (lambda configs: [row.tobytes() for row in configs])
+        known = set(name(measured)) if len(measured) else set()
+        first = {key: row for row, key in reversed(list(enumerate(name(plain))))}
+        rows = sorted(row for key, row in first.items() if key not in known)
+        return plain[rows] if rows else pool
 
     def _worth(
         self,

@@ -129,6 +129,22 @@ def test_no_program_is_compiled_twice_before_all_are_tried() -> None:
     assert len(set(programs)) == 5
 
 
+def test_an_option_without_effect_is_not_combined_and_three_values_settle_it() -> None:
+    """Estimates are exact, so an option that changes nothing is seen to. The first sites are
+    layouts, the third one an option without effect, the fourth one an option with one."""
+    settings = (*(((2, value),) for value in range(1, 9)), ((3, 1),), ((3, 2),))
+    space = replace(make_free(sites=4, choices=9), settings=settings)
+    proposer = Guided(space)
+    proposer.tell(space.default[None], np.array([100.0]))
+    for _ in range(12):
+        asked = proposer.ask(2)
+        proposer.tell(asked, 100.0 + 3 * asked[:, 0] + 7 * (asked[:, 3] == 1))
+    idle = proposer.configs[:, 2] > 0
+    assert 3 <= idle.sum() <= 4  # they are compiled in pairs
+    assert not (proposer.configs[idle, :2] > 0).any()
+    assert set(proposer.configs[:, 3].tolist()) >= {1, 2}
+
+
 def test_ours_finds_the_best_although_the_prior_is_upside_down() -> None:
     table = make_table(members=120, sites=5)
     upside_down = -np.log(table.runtimes)

@@ -76,7 +76,7 @@ IN_TURN = {
     "tpu_broadcast_priority": ("on",),
     "tpu_dot_strength_reduction": ("off",),
     "tpu_scoped_vmem_kib": (
-        "65536", "49152", "24576", "32768", "81920", "98304", "12288", "8192",
+        "65536", "8192", "98304", "49152", "24576", "32768", "81920", "12288",
     ),
     "tpu_dot_dot_fusion": ("off",),
     "tpu_dot_dot_fusion_duplicated": ("on",),
