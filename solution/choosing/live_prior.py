@@ -20,8 +20,8 @@ from solution.collecting.tpu.ranking import BACKEND
 from solution.domain.codebook import encode
 from solution.domain.graph import has_estimates_for
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
-from solution.experiments.layout_compiler_001 import find_known_costs
 from solution.features.propagation.state_table import state_tables
+from solution.models.layout.known_costs import weigh_states
 from solution.programs.hlo.records import read_tiles
 from solution.programs.program import make_graph
 from solution.serving.bundle import Bundle
@@ -113,7 +113,7 @@ class CopyCosts:
         hashes = pl.DataFrame(states, orient="row").hash_rows(seed=0).to_numpy()
         costs, names = (
             values[table.numbers].sum(axis=1)[graph.layouts.rows]
-            for values in (find_known_costs(table), hashes)
+            for values in (weigh_states(graph, table).total, hashes)
         )
         # unsigned integers wrap, so a sum of hashes is a hash of the set of states
         left = slice(len(references), None)

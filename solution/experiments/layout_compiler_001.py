@@ -25,16 +25,14 @@ from solution.collecting.tpu.target import TpuTarget
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.features.propagation.state_table import BYTES, StateTable, state_tables
+from solution.features.propagation.state_table import state_tables
 from solution.models.base import Ranker, RankerSettings, check_no_options
-from solution.models.layout.known_costs import find_made
+from solution.models.layout.known_costs import weigh_states
 from solution.models.settings import check_choice, check_size
 from solution.system.progress import console, warn
 from solution.system.report import Report, silent
 
 COPIES = "the prior costs of copies"
-# cost of a byte of padding, relative to a copied byte; chosen on 18 programs of the families
-PADDED = 0.1
 QUICK = 2  # compilations of a smoke run
 MOST_COMPILATIONS, MOST_MINUTES = 1 << 20, 1 << 20
 
@@ -117,21 +115,11 @@ def tell(words: str) -> None:
 
 
 def add_known_costs(graph: Graph) -> np.ndarray:
-    """Return each configuration's summed prior costs (configs,) float64; nothing is learned.
-
-    A cost is the bytes that a copy moves, with padding, and PADDED of the padding that instructions
-    read and write. Copies of arguments count, and the distance between reads does not: on a TPU,
-    whole tiles are moved.
-    """
+    """Return each configuration's summed prior costs (configs,) float64 on a TPU, see known_costs;
+    nothing is learned."""
     table = state_tables(BACKEND)(graph)
-    return np.asarray(find_known_costs(table)[table.numbers].sum(axis=1)[graph.layouts.rows])
-
-
-def find_known_costs(table: StateTable) -> np.ndarray:
-    """Return each state's prior cost (states,) float64, see add_known_costs."""
-    copied = table.is_copied * table.shares[:, BYTES]
-    costs = np.where(find_made(table), copied + PADDED * table.padding, copied)
-    return np.asarray(costs.astype(np.float64))
+    costs = weigh_states(graph, table).total
+    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
 
 
 EXPERIMENT = Experiment(name="layout_compiler_001", collections=LAYOUT, ranker=CompilerSettings())

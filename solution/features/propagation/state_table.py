@@ -197,7 +197,8 @@ class StateTable:
     reader: np.ndarray
     features: np.ndarray  # (states, columns) float32, see list_state_features
     shares: np.ndarray  # (states, NUM_SHARES) float32: weights of each state's cost, see NUM_SHARES
-    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 without copy
+    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 without copy,
+    # and on a TPU, which moves whole register tiles
     strides: np.ndarray
     # (states,) float32, over the bytes of all tensors: bytes in short loops (times Loops.short);
     # bytes of results fused with a reduction; bytes summed in two steps (times weigh_windows).
@@ -211,6 +212,7 @@ class StateTable:
     tensor_bytes: np.ndarray
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors
     padding: np.ndarray
+    pads: bool  # True if the backend pads tensors to register tiles, as a TPU's does
 
     @property
     def is_copied(self) -> np.ndarray:
@@ -252,13 +254,14 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         reader=np.where(points.is_use, node[points.instruction], node[points.made]),
         features=_describe(ops, points, layouts, measured, is_default, loops, joins, slow),
         shares=_share(ops, points, layouts, measured),
-        strides=_find_strides(ops, points, layouts),
+        strides=(1 - measured.is_padded) * _find_strides(ops, points, layouts),
         short_loops=(short * size[loops.works_on] / total).astype(np.float32),
         at_once=(loops.at_once * size[points.made] / total).astype(np.float32),
         split=(split * size[points.read[:, 0]] / total).astype(np.float32),
         slow_products=slow.astype(np.float32),
         tensor_bytes=measured.padded,
         padding=_find_padding(points, layouts, measured),
+        pads=measured.is_padded,
     )
 
 

@@ -236,6 +236,7 @@ class CostNet(nn.Module):
 
     def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
         """Return costs and copied bytes (states, 2) of the states with the given indices (states,).
+        On a TPU, copied bytes include the prior cost of padding: layouts may differ in that alone.
 
         cost = times_1 (1 + STRIDED strides) copied bytes
              + sum of times_i (slow bytes or padding) - ONCE spared bytes + sum of a_share (bytes)
@@ -259,6 +260,7 @@ class CostNet(nn.Module):
         ]  # fmt: skip
         if self.pads:
             slowed.append(known_costs.PADDED * inputs.padding[rows])
+            moved = moved + slowed[-1] * is_made
         slowing = (times[:, 1:] * torch.stack(slowed, dim=1)).sum(dim=1)
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
         sparing = known_costs.ONCE * inputs.at_once[rows]
