@@ -1,17 +1,19 @@
 """Collect a training set of programs for a TPU v3, with the compiler's estimates as labels.
 
-    python -m benchmarks.tpu_training_set FOLDER                    # 600 programs: a day, two cores
+    python -m benchmarks.tpu_training_set FOLDER                    # 600 programs: hours, two cores
     python -m benchmarks.tpu_training_set FOLDER --programs 44      # the first ones of it
-    python -m benchmarks.tpu_training_set FOLDER --only-show        # tables of existing results
+    python -m benchmarks.tpu_training_set FOLDER --only-show        # tables of what there is
 
 Five programs of six are small (solution.collecting.families), the sixth is a model of realistic
 size (benchmarks.tpu_models); the families of each come in turn. Even rounds of the families are
 searched at random, odd ones from the compiler's choice, so the set has the competition's four
-layout collections. An interrupted run resumes with the same command. Prints programs,
-architectures, configurations and the spread of estimates by family. With the extra `tpu`.
+layout collections. Programs in solution/data/estimated are not collected again: what this adds in
+FOLDER/set/npz can be moved there. An interrupted run resumes with the same command. Prints
+programs, architectures, configurations and the spread of estimates by family. With the extra `tpu`.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+import solution
 from benchmarks import tpu_models
 from solution.collecting import families as small_models
 from solution.collecting.collect import Settings
@@ -38,6 +41,7 @@ from solution.system.terminal import make_table, say
 SMALL = 5  # small programs for each one of realistic size, which takes five times as long
 TOGETHER = 36  # programs that share processes, which take seconds to start
 SEARCHES = ("random", "default")
+KEPT = Path(solution.__file__).parent / "data" / "estimated"
 HEADERS = (
     *("collection", "family", "programs", "architectures", "nodes", "configurations"),
     *("different estimates", "slowest over fastest"),
@@ -48,7 +52,7 @@ def main(
     folder: Path,
     programs: Annotated[int, typer.Option(help="Over all families.")] = 600,
     configs: Annotated[int, typer.Option(help="Of each, with the compiler's choice.")] = 21,
-    minutes: Annotated[float, typer.Option(help="Of each program, on average.")] = 0.6,
+    minutes: Annotated[float, typer.Option(help="Of each program, on average.")] = 3.0,
     target: str = "tpu:v3",
     *,
     only_show: Annotated[bool, typer.Option("--only-show")] = False,
@@ -56,7 +60,7 @@ def main(
     """Collect what is missing, and print the table."""
     if not only_show:
         collect(folder, programs, configs, minutes, target)
-    show_families(folder / "set")
+    show_families([KEPT, folder / "set"])
 
 
 def collect(folder: Path, programs: int, configs: int, minutes: float, target: str) -> None:
@@ -69,6 +73,9 @@ def collect(folder: Path, programs: int, configs: int, minutes: float, target: s
         batches: dict[tuple[str, str], list[Path]] = defaultdict(list)
         for number in range(first, min(first + TOGETHER, programs)):
             drawn = draw_program(number)
+            kept = f"npz/layout/{drawn.source}/{drawn.search}/train/{drawn.name}.npz"
+            if (KEPT / kept).is_file():
+                continue
             path = folder / "programs" / f"{drawn.name}.py"
             with replace_file(path) as temporary:
                 temporary.write_text(drawn.text, encoding="utf-8")
@@ -107,13 +114,14 @@ def draw_program(number: int) -> Drawn:
     return Drawn(f"{size}-{family}_{turn:03}", kinds[family], SEARCHES[turn % 2], text)
 
 
-def show_families(folder: Path) -> None:
-    """Print a row for each collection and family."""
+def show_families(folders: Sequence[Path]) -> None:
+    """Print a row for each collection and family of the graphs in all folders."""
     table = make_table("Estimates of a compiler by program: medians, or sums over programs")
     for header in HEADERS:
         table.add_column(header)
     found: dict[tuple[str, str], list[Graph]] = defaultdict(list)
-    for path in sorted(folder.glob("npz/layout/*/*/train/*.npz")):
+    paths = [path for folder in folders for path in folder.glob("npz/layout/*/*/train/*.npz")]
+    for path in sorted(paths):
         name = f"layout:{path.parts[-4]}:{path.parts[-3]}"
         found[name, path.stem.split("_")[0]].append(read_graph(path, collection(name)))
     for (name, family), graphs in sorted(found.items()):
