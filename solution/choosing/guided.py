@@ -10,7 +10,7 @@ candidates. The configurations of a batch are chosen one by one: each choice ass
 earlier ones took their expected times, so that the batch is diverse.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,7 +105,7 @@ class Guided(Proposer):
         first = first[[name_config(row) not in self.known for row in first]]
         first = first[: self._beliefs.count_settings(len(self.times), count)]
         left = count - len(first)
-        return np.concatenate([self._choose(left), first]) if left else first
+        return np.concatenate([self._choose(left, idle), first]) if left else first
 
     def _find_idle(self) -> set[tuple[int, int]]:
         """Return the whole-program settings (site, choice) that left the time exactly as it was,
@@ -128,11 +128,13 @@ class Guided(Proposer):
                 changes |= dict.fromkeys([(site, n) for n in range(self.space.sizes[site])], False)
         return {setting for setting, changed in changes.items() if not changed}
 
-    def _choose(self, count: int) -> np.ndarray:
-        """Return the `count` candidates with the largest acquisition values, chosen one by one."""
-        pool = self._drop_equals(
-            find_candidates(self.space, self.generator, self.known, self.best(PARENTS), self._prior)
+    def _choose(self, count: int, idle: Set[tuple[int, int]]) -> np.ndarray:
+        """Return the `count` candidates with the largest acquisition values, chosen one by one.
+        `idle`: settings without effect, see _find_idle."""
+        pool = find_candidates(
+            self.space, self.generator, self.known, self.best(PARENTS), self._prior
         )
+        pool = self._drop_equals(pool, idle)
         if not len(pool):
             return pool
         columns, scores = self.space.describe(pool), self.score(pool)
@@ -148,10 +150,10 @@ class Guided(Proposer):
                 chosen.append(int(left[np.argmax(worth[left])]))
         return pool[chosen]
 
-    def _drop_equals(self, pool: np.ndarray) -> np.ndarray:
+    def _drop_equals(self, pool: np.ndarray, idle: Set[tuple[int, int]]) -> np.ndarray:
         """Return one candidate for each program that none of the measured configurations has; all
-        candidates if there is none. Settings without effect so far are at their defaults."""
-        name_programs, idle = self._beliefs.name_programs, self._find_idle()
+        candidates if there is none. The `idle` settings are set to their defaults."""
+        name_programs = self._beliefs.name_programs
         if not len(pool) or (name_programs is None and not idle):
             return pool
         plain, measured = pool.copy(), self.configs.copy()

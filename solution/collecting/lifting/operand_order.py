@@ -5,6 +5,7 @@ by number. Types and shapes mostly determine the order; if they do not, it is gu
 is recorded in the draft (a graph that is being turned back into a program).
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 from solution.collecting.lifting.draft import INTEGERS, PRED, TOKEN, Draft
@@ -19,7 +20,7 @@ ORDERED = frozenset(ORDERED_NAMES.split())
 # If one of these and a constant are divided, the constant is the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
-SEARCHED = 64  # how many nodes are searched for the other operand among those that lead to one
+SEARCHED = 63  # about how many nodes that lead to an operand are searched for the other operand
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
@@ -60,22 +61,11 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
         is_first = opcode in FROM_CONSTANT and FROM_CONSTANT[opcode](draft, other)
         return [constant, other] if is_first else [other, constant]
     if opcode in COMMUTATIVE:
-        return operands[::-1] if _leads_to(draft, *operands) else operands
+        early, late = operands  # in the order of their nodes
+        is_computed = early in _find_ancestors(draft, late, least=early, most=SEARCHED)
+        return [late, early] if is_computed else operands
     is_last = [opcode == "divide" and draft.opcodes[one] == "broadcast" for one in operands]
     return operands[::-1] if is_last == [True, False] else operands
-
-
-def _leads_to(draft: Draft, early: int, late: int) -> bool:
-    """Return True if `late` is computed from `early`, in few enough steps to be found."""
-    seen, waiting = {late}, [late]
-    while waiting and len(seen) < SEARCHED:
-        for one in draft.operands[waiting.pop()]:
-            if one == early:
-                return True
-            if one > early and one not in seen:  # operands have smaller numbers than their readers
-                seen.add(one)
-                waiting.append(one)
-    return False
 
 
 def _is_divisor(draft: Draft, other: int) -> bool:
@@ -355,13 +345,15 @@ def _is_derivative(draft: Draft, node: int) -> bool:
     )
 
 
-def _find_ancestors(draft: Draft, node: int) -> set[int]:
-    """Return all nodes that a node is computed from, without itself."""
+def _find_ancestors(draft: Draft, node: int, least: int = 0, most: float = math.inf) -> set[int]:
+    """Return the nodes that a node is computed from, without itself: those from number `least` on,
+    and no more of them are searched once `most` are found. Operands have smaller numbers than their
+    readers."""
     found: set[int] = set()
     waiting = [node]
-    while waiting:
+    while waiting and len(found) < most:
         for one in draft.operands[waiting.pop()]:
-            if one not in found:
+            if one >= least and one not in found:
                 found.add(one)
                 waiting.append(one)
     return found

@@ -12,10 +12,10 @@ import numpy as np
 
 from solution.collecting.lifting.draft import FLOATS, INTEGERS, PRED, Draft
 from solution.collecting.lifting.tuple_types import TupleTypes
+from solution.features.propagation.inlining import ITERATIONS, guess_iterations
 from solution.programs.arguments import DTYPES
 from solution.programs.hlo.messages import MESSAGES
 
-TRIPS = 10  # assumed iterations of a loop of unknown length
 # Neutral elements of reductions; infinity stands for the type's largest or smallest number.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
@@ -135,20 +135,14 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Return a guess of a loop's iterations: the most frequent length along which its body slices
-    single elements, or TRIPS."""
-    lengths = []
-    for one in draft.ranges[draft.computation[types.loops[node].body]]:
-        if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):
-            operands = types.operands[one]
-            whole = draft.sizes[operands[0]]
-            is_update = draft.opcodes[one] == "dynamic-update-slice"
-            part = draft.sizes[operands[1] if is_update else one]
-            lengths += [full for full, size in zip(whole, part, strict=False) if size == 1 < full]
+    """Return a guess of a loop's iterations: guess_iterations, or ITERATIONS."""
+    body = draft.ranges[draft.computation[types.loops[node].body]]
+    found = guess_iterations(draft.graph, body, draft.operands)
     draft.guesses.add(
-        "iterations of a loop, by its slices" if lengths else f"iterations of a loop: {TRIPS}", node
+        "iterations of a loop, by its slices" if found else f"iterations of a loop: {ITERATIONS}",
+        node,
     )
-    return max(set(lengths), key=lengths.count) if lengths else TRIPS
+    return found or ITERATIONS
 
 
 def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:

@@ -8,6 +8,7 @@ Arguments are matched to parameters, and tuple elements to their readers, in ord
 shapes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,15 +80,16 @@ def count_runs(graph: Graph) -> np.ndarray:
     """Return how often each node is computed in one run of the program (nodes,) float64: the
     product of the iterations of the loops around it.
 
-    The features do not tell a loop's iterations. Assumed is the most frequent length along which
-    its body slices single elements, as the loops of jax.lax.scan do, or ITERATIONS.
+    The features do not tell a loop's iterations. Assumed is guess_iterations, which the loops of
+    jax.lax.scan have, or ITERATIONS.
     """
     runs = np.ones(graph.num_nodes)
     loops = np.flatnonzero(graph.node_opcodes == WHILE).tolist()
     if loops:
         operands, called = _split_edges(graph)
     for loop in loops:
-        iterations = _count_iterations(graph, _reach(called[loop], operands), operands)
+        body = _reach(called[loop], operands)
+        iterations = guess_iterations(graph, body, operands) or ITERATIONS
         runs[_reach(called[loop], operands, called)] *= iterations
     return runs
 
@@ -104,8 +106,12 @@ def _reach(roots: list[int], *edges: list[list[int]]) -> list[int]:
     return sorted(seen)
 
 
-def _count_iterations(graph: Graph, body: list[int], operands: list[list[int]]) -> int:
-    """Return a guess of the iterations of the loop whose body has these nodes, see count_runs."""
+def guess_iterations(
+    graph: Graph, body: Sequence[int], operands: Sequence[Sequence[int]]
+) -> int | None:
+    """Return a guess of a loop's iterations: the most frequent length along which the nodes of its
+    body slice single elements; None without such slices. `operands`: by node, the nodes it reads.
+    """
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     lengths: list[int] = []
     for node in body:
@@ -116,7 +122,7 @@ def _count_iterations(graph: Graph, body: list[int], operands: list[list[int]]) 
             part, whole = np.sort([sizes[node], sizes[other]], axis=0)
             if ((sizes[node] > 0) == (sizes[other] > 0)).all():
                 lengths += whole[(part == 1) & (whole > 1)].astype(int).tolist()
-    return max(sorted(set(lengths)), key=lengths.count) if lengths else ITERATIONS
+    return max(sorted(set(lengths)), key=lengths.count) if lengths else None
 
 
 def _split_edges(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
@@ -229,14 +235,9 @@ class _Inliner:
 
     def _parameters(self, root: int) -> list[int]:
         """Return the parameters of the computation with that root, sorted by parameter number."""
-        seen, waiting = {root}, [root]
-        while waiting:
-            for read in self._operands[waiting.pop()]:
-                if read not in seen:
-                    seen.add(read)
-                    waiting.append(read)
         numbers = self._graph.node_features[:, vocabulary.PARAMETER_NUMBER]
-        found = [node for node in sorted(seen) if self._opcodes[node] == PARAMETER]
+        reached = _reach([root], self._operands)
+        found = [node for node in reached if self._opcodes[node] == PARAMETER]
         return sorted(found, key=lambda node: float(numbers[node]))
 
     def _shape(self, value: Value) -> Shape:
