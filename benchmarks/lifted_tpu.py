@@ -198,13 +198,14 @@ def main(
         list[int],
         typer.Option(help="Rank with this many compilations of a graph; may be repeated."),
     ] = [],  # noqa: B006 - typer copies it
+    processes: Annotated[int, typer.Option(help="Modules compiled at once.")] = 1,
     replays: Annotated[
         bool, typer.Option("--replay", help="Answer --budget with the labels, not the compiler.")
     ] = False,
 ) -> None:
     """Estimate all configurations of graphs; compare with their runtimes, if they have any."""
     limits = Limits(seconds=seconds, megabytes=12_288)
-    with Estimator(parse_target("tpu:v3"), limits) as estimator:
+    with Estimator(parse_target("tpu:v3"), limits, processes=processes) as estimator:
         if budget:
             table = rank_within(files, estimator, budget, seconds, replays=replays)
             with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):

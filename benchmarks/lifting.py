@@ -24,7 +24,7 @@ from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.lifting.draft import NotLiftedError
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.collecting.tpu.asking import RequestWriter, find_asked_ranks
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.data.folders import find_files
@@ -100,11 +100,12 @@ def compile_all(
             chosen = generator.choice(len(graphs), min(count, len(graphs)), replace=False)
             for graph in (graphs[number] for number in chosen):
                 module = lift(graph).module
+                writer = RequestWriter(module, graph.configurable)
                 unset = np.full((len(graph.configurable), 3, MAX_RANK), LAYOUT_UNSET)
                 asked = {"as they are": [unset]}
                 asked["random"] = [draw_layouts(module, graph, generator) for _ in range(draws)]
                 for kind, layouts in asked.items():
-                    modules = [ask(module, graph.configurable, one) for one in layouts]
+                    modules = [writer.write(one) for one in layouts]
                     answers = (
                         [estimator.estimate(one) for one in modules]
                         if is_full

@@ -40,17 +40,18 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
     """Return the serialized module with constraints for layouts (configurable, 3, 6), minor to
     major, of nodes at the positions `configurable` among its instructions. A layout ends at the
     first -1, and is completed (`complete_layout`), or the compiler's if it begins with -1."""
-    return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
-
-
-def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return {instruction's id: layouts to request}, given the arguments of `constrain`."""
     nodes = list(instructions(module))
+    ids = [nodes[number].id for number in configurable]
+    return write_constraints(make_portable(module), list_wanted(ids, layouts))
+
+
+def list_wanted(ids: list[int], layouts: np.ndarray) -> Wanted:
+    """Return {instruction's id: layouts to request}, given the ids of the configurable nodes and
+    their layouts (configurable, 3, 6) as in `constrain`."""
     wanted: Wanted = defaultdict(list)
-    for number, row in zip(configurable, layouts, strict=True):
-        for tensor, layout in enumerate(row):
-            if layout[0] != LAYOUT_UNSET:
-                wanted[nodes[number].id].append((tensor, layout[layout >= 0].tolist()))
+    for row, tensor in np.argwhere(layouts[..., 0] != LAYOUT_UNSET).tolist():
+        layout = layouts[row, tensor]
+        wanted[ids[row]].append((tensor, layout[layout >= 0].tolist()))
     return wanted
 
 
@@ -68,12 +69,15 @@ def complete_layout(layout: list[int], rank: int) -> list[int]:
 
 
 def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) -> None:
+    if not any(instruction.id in wanted for instruction in computation.instructions):
+        return
     shapes = {i.id: i.shape for i in computation.instructions}
     renamed: dict[int, int] = {}  # {node's id: id of the constraint that replaces it as an operand}
     written: list[Any] = []
     for instruction in computation.instructions:
-        operands = [renamed.get(operand, operand) for operand in instruction.operand_ids]
-        instruction.operand_ids[:] = operands
+        if not renamed.keys().isdisjoint(instruction.operand_ids):
+            operands = [renamed.get(operand, operand) for operand in instruction.operand_ids]
+            instruction.operand_ids[:] = operands
         layouts = dict(wanted.get(instruction.id, []))
         for tensor in sorted(layouts.keys() - {OUTPUT}):
             operand = instruction.operand_ids[tensor - 1]

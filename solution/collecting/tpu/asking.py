@@ -89,32 +89,57 @@ def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
     return bool(producer.opcode == "infeed")
 
 
-def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """Return the serialized module that asks the compiler for a configuration's layouts.
+class RequestWriter:
+    """Writes the modules that ask the compiler for the layouts of a program's configurations.
+
+    What is the same for all configurations is done once: the program is made portable and its calls
+    are inlined.
 
     Args:
         module: the message Module from which the program's graph was made.
         configurable: (configurable,) numbers of the configurable nodes.
-        layouts: (configurable, 3, 6) layouts of output and operands, minor to major. The first -1
-            ends a layout; the dimensions that are not listed follow, with the last one most minor.
-            Operands of convolutions and dots are ignored unless they come from an infeed.
     """
-    asked = np.where(find_asked_ranks(module, configurable)[..., None] > 0, layouts, LAYOUT_UNSET)
-    wanted = list_wanted(module, configurable, asked)
-    nodes = list(instructions(module))
-    settable = {nodes[node].id for node in configurable}
-    inlined = make_portable(module, keeps_boundary=True)
-    _name_nodes(inlined, {nodes[node].id: int(node) for node in configurable})
-    for copied, origin in inline_calls(inlined).items():
-        if origin in settable:
-            settable.add(copied)
-        if origin in wanted:
-            wanted[copied] = wanted[origin]
-    for computation in inlined.computations:
-        propagated = propagate(computation, wanted, settable)
-        for number in _find_fixed(computation, propagated, settable):
-            wanted[number] = [(OUTPUT, propagated[number])]
-    return write_constraints(inlined, wanted)
+
+    def __init__(self, module: Any, configurable: np.ndarray) -> None:
+        nodes = list(instructions(module))
+        self._ids = [nodes[node].id for node in configurable]
+        self._can_ask = find_asked_ranks(module, configurable)[..., None] > 0
+        inlined = make_portable(module, keeps_boundary=True)
+        _name_nodes(inlined, dict(zip(self._ids, configurable.tolist(), strict=True)))
+        settable = set(self._ids)
+        # the copies of configurable nodes by inlining: (id of the copy, id of the node)
+        self._copies = [
+            (copied, origin)
+            for copied, origin in inline_calls(inlined).items()
+            if origin in settable
+        ]
+        self._settable = settable | {copied for copied, _ in self._copies}
+        self._inlined = inlined.SerializeToString()
+
+    def write(self, layouts: np.ndarray) -> bytes:
+        """Return the serialized module that asks for a configuration's layouts.
+
+        Args:
+            layouts: (configurable, 3, 6) layouts of output and operands, minor to major. The first
+                -1 ends a layout; the dimensions that are not listed follow, with the last one most
+                minor. Operands of convolutions and dots are ignored unless they come from an
+                infeed.
+        """
+        wanted = list_wanted(self._ids, np.where(self._can_ask, layouts, LAYOUT_UNSET))
+        for copied, origin in self._copies:
+            if origin in wanted:
+                wanted[copied] = wanted[origin]
+        module = MESSAGES["Module"].FromString(self._inlined)
+        for computation in module.computations:
+            propagated = propagate(computation, wanted, self._settable)
+            for number in _find_fixed(computation, propagated, self._settable):
+                wanted[number] = [(OUTPUT, propagated[number])]
+        return write_constraints(module, wanted)
+
+
+def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
+    """Return what a RequestWriter writes for a single configuration."""
+    return RequestWriter(module, configurable).write(layouts)
 
 
 def _name_nodes(module: Any, numbers: dict[int, int]) -> None:

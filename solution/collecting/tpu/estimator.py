@@ -7,13 +7,13 @@ stored. If that fails, the program is compiled in full, and the costs of all its
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from solution.collecting.target import Target
 from solution.collecting.tpu.canonical import hash_texts
@@ -36,6 +36,8 @@ FULL_MEMORY = 0.8  # share of HBM; if a program needs more, the compiler may ref
 MOST_NEW = 0.75
 GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
 Option = tuple[str, bool | int | float | str]
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ class Estimator:
             target: a TPU.
             limits: time and memory of each compilation.
             cache: the folder of the cache; by default `kernels.find_cache_folder`.
-            processes: number of parallel compilations in `estimate_many`.
+            processes: number of parallel compilations in `estimate_many`, and of parallel passes
+                in `estimate_all`.
             is_always_full: compile every program in full, even if its answer is in the cache.
             corrections: corrections of the compiler's cost model; by default none.
 
@@ -136,19 +139,7 @@ class Estimator:
     ) -> Iterator[Answer]:
         """Yield the answer for each (module, options, entry layouts), in order; compile in
         parallel."""
-        idle: SimpleQueue[Child] = SimpleQueue()
-        for child in self._children:
-            idle.put(child)
-
-        def work(asked: tuple[bytes, Sequence[Option], EntryLayouts | None]) -> Answer:
-            child = idle.get()
-            try:
-                return self._estimate(child, asked)
-            finally:
-                idle.put(child)
-
-        with ThreadPoolExecutor(len(self._children)) as pool:
-            yield from pool.map(work, given)
+        return self._share(self._estimate, given)
 
     def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
         """Return the answers for modules, in order; compile as few modules in full as possible.
@@ -163,16 +154,11 @@ class Estimator:
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
-        for number, module in enumerate(modules):
-            prepared = self._prepare((module, (), None))
-            if not isinstance(prepared, Answer):
-                request, _, key = prepared
-                made = self._pass(child, request, key)
-                if made is None:
-                    waiting[number] = prepared
-                    continue
-                prepared = made
-            answers[number] = prepared
+        for number, passed in enumerate(self._share(self._pass, modules)):
+            if isinstance(passed, Answer):
+                answers[number] = passed
+            else:
+                waiting[number] = passed
         count, programs = 0, dict[int, str]()
         while waiting:
             missing: dict[int, int] = {}
@@ -200,18 +186,42 @@ class Estimator:
             answers[number] = Answer(None, why, programs[number])
         return [answers[number] for number in sorted(answers)]
 
-    def _pass(self, child: Child, request: Request, key: str) -> Answer | None:
-        """Run the passes over HLO, unless cached, and store their result.
+    def _share(
+        self, work: Callable[[Child, Given], Result], given: Iterable[Given]
+    ) -> Iterator[Result]:
+        """Yield `work(child, one)` for each of `given`, in order; each child does one at a time."""
+        idle: SimpleQueue[Child] = SimpleQueue()
+        for child in self._children:
+            idle.put(child)
+
+        def run(one: Given) -> Result:
+            child = idle.get()
+            try:
+                return work(child, one)
+            finally:
+                idle.put(child)
+
+        with ThreadPoolExecutor(len(self._children)) as pool:
+            yield from pool.map(run, given)
+
+    def _pass(self, child: Child, module: bytes) -> Answer | tuple[Request, str, str]:
+        """Run the passes over HLO on a module, unless its answer or their result is in the cache,
+        and store their result.
 
         Returns:
-            An answer without an estimate if the compiler refuses the module, otherwise None.
+            The answer, if it is known or the compiler refuses the module; otherwise as `_prepare`.
         """
+        prepared = self._prepare((module, (), None))
+        if isinstance(prepared, Answer):
+            return prepared
+        request, _, key = prepared
         kept = self._cache.find_compilation(key)
-        if kept is not None and not kept[0]:
-            return None
-        made = self._ask(child, replace(request, is_full=False))
-        self._keep(key, made)
-        return Answer(None, made.refused) if made.refused else None
+        if kept is None or kept[0]:
+            made = self._ask(child, replace(request, is_full=False))
+            self._keep(key, made)
+            if made.refused:
+                return Answer(None, made.refused)
+        return prepared
 
     def _estimate(
         self, child: Child, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]

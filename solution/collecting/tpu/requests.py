@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.constraints import complete_layout
-from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.collecting.tpu.asking import RequestWriter, find_asked_ranks
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK
 
@@ -32,8 +32,7 @@ class RequestSets:
     # numbers
     numbers: np.ndarray
     of_config: np.ndarray  # (configs,) int64: the set of each configuration
-    _module: Any  # the message Module whose instructions are the graph's nodes
-    _configurable: np.ndarray  # (configurable,) numbers of the configurable nodes
+    _writer: RequestWriter
     _layouts: np.ndarray  # (pairs, 3, 6): the layouts in the graph's codebook
     _pairs: np.ndarray  # (sets, configurable): the entry of `_layouts` for each set and node
 
@@ -47,7 +46,7 @@ class RequestSets:
 
     def write_module(self, number: int) -> bytes:
         """Return the serialized module that makes the requests of set `number`."""
-        return ask(self._module, self._configurable, self._layouts[self._pairs[number]])
+        return self._writer.write(self._layouts[self._pairs[number]])
 
 
 def group_by_requests(graph: Graph, module: Any) -> RequestSets:
@@ -72,8 +71,7 @@ def group_by_requests(graph: Graph, module: Any) -> RequestSets:
     return RequestSets(
         numbers=numbers,
         of_config=inverse.reshape(-1)[book.rows],
-        _module=module,
-        _configurable=graph.configurable,
+        _writer=RequestWriter(module, graph.configurable),
         _layouts=layouts,
         _pairs=book.pairs(first),
     )

@@ -37,7 +37,7 @@ from solution.collecting.program_space import (
     refuse_layouts,
 )
 from solution.collecting.space import link_sites
-from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.collecting.tpu.asking import RequestWriter, find_asked_ranks
 from solution.collecting.tpu.devices import find_optimised
 from solution.collecting.tpu.reading import open_tuple, spell
 from solution.collecting.tpu.repeats import group_copies
@@ -132,14 +132,17 @@ class TpuSpace(ProgramSpace):
         configuration."""
         if (layouts == LAYOUT_UNSET).all():
             return self.unasked
-        return ask(self.program.module, self.program.configurable, layouts)
+        return self._writer.write(layouts)
 
     @cached_property
     def unasked(self) -> bytes:
         """Return the serialized module without layout constraints."""
-        configurable = self.program.configurable
-        unset = np.full((len(configurable), len(LAYOUT_TENSORS), MAX_RANK), LAYOUT_UNSET, np.int8)
-        return ask(self.program.module, configurable, unset)
+        shape = (len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
+        return self._writer.write(np.full(shape, LAYOUT_UNSET, np.int8))
+
+    @cached_property
+    def _writer(self) -> RequestWriter:
+        return RequestWriter(self.program.module, self.program.configurable)
 
     def find_flags(self, options: np.ndarray) -> Flags:
         """Return the compiler's flags for the option choices (options,); none if layouts are
