@@ -212,6 +212,8 @@ class StateTable:
     tensor_bytes: np.ndarray
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors
     padding: np.ndarray
+    # (states,) float32: how often each is computed or copied, over the bytes of all tensors
+    runs: np.ndarray
     pads: bool  # True if the backend pads tensors to register tiles, as a TPU's does
 
     @property
@@ -261,6 +263,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         slow_products=slow.astype(np.float32),
         tensor_bytes=measured.padded,
         padding=_find_padding(points, layouts, measured),
+        runs=(measured.runs / total).astype(np.float32),
         pads=measured.is_padded,
     )
 

@@ -43,7 +43,6 @@ from solution.features.propagation.inlining import Inlined
 if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
-ROWS_SPLIT = 2  # weight of a reshape's padded size if it divides the rows of a tile
 MOST_GROUPS = 5  # maximum number of groups of dimensions of a reshape whose orders are compared
 # Opcodes of readers through which the compiler looks for the dot that reads a dot.
 PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
@@ -62,12 +61,19 @@ def find_fewest_rows(width: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip(SUBLANES / np.minimum(width, 4), 2, SUBLANES))
 
 
+def count_rows(size: int, fewest: int) -> int:
+    """Return the rows of a tile for a second minor dimension of this size, a power of two up to 8;
+    `fewest`: see find_fewest_rows."""
+    rows = fewest
+    while rows < min(SUBLANES, size):
+        rows *= 2
+    return rows
+
+
 def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> int:
     """Return the number of elements of an array with its two minor dimensions padded to tiles.
     `fewest`: minimum size of the padded second minor dimension; see find_fewest_rows."""
-    rows = fewest
-    while rows < min(SUBLANES, sizes[second]):
-        rows *= 2
+    rows = count_rows(sizes[second], fewest)
     tiled = math.ceil(sizes[minor] / LANES) * LANES * math.ceil(sizes[second] / rows) * rows
     others = math.prod(size for k, size in enumerate(sizes) if k not in (minor, second))
     return tiled * others
@@ -106,16 +112,6 @@ def divide_dimensions(
             products[side] *= (left, right)[side][group[side][-1]]
         groups.append(group)
     return None if axes[0] or axes[1] else groups
-
-
-def splits_rows(
-    sizes: Sequence[int], layout: Sequence[int], new: Sequence[int], new_layout: Sequence[int]
-) -> bool:
-    """Return True if a reshape keeps the minor dimension and divides the next one within a tile."""
-    rows, new_rows = sizes[layout[1]], new[new_layout[1]]
-    if sizes[layout[0]] != new[new_layout[0]] or rows == new_rows:
-        return False
-    return rows % SUBLANES != 0 or new_rows % SUBLANES != 0
 
 
 class DeviceLayouts:
@@ -182,34 +178,33 @@ class DeviceLayouts:
         return layout
 
     def choose_reshape(self, operand: int, result: int) -> tuple[int, int]:
-        """Return the packed layouts of the two sides of a reshape that make it a bitcast.
+        """Return the packed layouts of the two sides of a reshape that moves data.
 
-        Of all such pairs, the one with the least padded size of both tensors; the tiles of the
-        tensor with more dimensions count with eight rows. A pair that splits the rows
-        of a tile counts ROWS_SPLIT times. UNSET if the shapes do not fit, or if one is of rank 1.
+        Of all pairs that would make it a bitcast without tiles, the one with the least padded size
+        of both tensors; of equals the one with more rows in the tiles, then the row-major one.
+        UNSET if the shapes do not fit, or if one is of rank 1.
         """
         sizes = self._sizes[operand], self._sizes[result]
         groups = divide_dimensions(*sizes)
         if groups is None or min(map(len, sizes)) < 2 or len(groups) > MOST_GROUPS:
             return UNSET, UNSET
-        best, found = math.inf, (UNSET, UNSET)
-        ranks = [len(one) for one in sizes]
-        rows = [SUBLANES if rank > min(ranks) else self._fewest[result] for rank in ranks]
+        fewest = self._fewest[result]
         ones = [[axis for axis in range(len(one))[::-1] if one[axis] == 1] for one in sizes]
-        for order in permutations(range(len(groups))[::-1]):
-            sides = [
+
+        def weigh(sides: list[list[int]]) -> tuple[int, int]:
+            pairs = [(one, side[0], side[1]) for one, side in zip(sizes, sides, strict=True)]
+            padded = sum(count_padded(*pair, fewest) for pair in pairs)
+            return padded, -sum(count_rows(one[second], fewest) for one, _, second in pairs)
+
+        orders = [
+            [
                 [axis for part in order for axis in groups[part][side][::-1]] + ones[side]
                 for side in (0, 1)
             ]
-            padded = sum(
-                count_padded(one, layout[0], layout[1], fewest)
-                for one, layout, fewest in zip(sizes, sides, rows, strict=True)
-            )
-            if splits_rows(sizes[0], sides[0], sizes[1], sides[1]):
-                padded *= ROWS_SPLIT
-            if padded < best:
-                best, found = padded, (pack_layout(sides[0]), pack_layout(sides[1]))
-        return found
+            for order in permutations(range(len(groups))[::-1])
+        ]
+        best = min(orders, key=weigh)
+        return pack_layout(best[0]), pack_layout(best[1])
 
     def _pack(self, tensor: int, pair: tuple[int, int] | None) -> int:
         if tensor == NONE or self._ranks[tensor] < 2:
