@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import numpy as np
 import polars as pl
 import typer
-from scipy.stats import kendalltau
 
 from solution.analysis.graph_lookup import read_file
 from solution.collecting.lifting.lift import lift
@@ -29,6 +28,7 @@ from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.ranking import Budget, rank_by_compiler
 from solution.collecting.tpu.requests import group_by_requests
 from solution.domain.graph import Graph
+from solution.domain.metrics import kendall_tau
 from solution.experiments.layout_compiler_001 import add_known_costs
 from solution.programs.child import Limits
 from solution.system.terminal import output, say
@@ -109,7 +109,8 @@ def score(graph: Graph, asked: Asked, answers: list[Answer]) -> dict[str, float]
     """Return Kendall's tau, r of logarithms and the ceiling, over configurations with an estimate.
 
     The ceiling is the tau of each program's mean runtime: configurations of one program differ by
-    noise alone.
+    noise alone. A tau is the mean over all orders of equal scores (see kendall_tau): scipy's tau-b
+    is larger, because it leaves out pairs of equal scores, here those of one program.
     """
     estimates = np.array([answer.nanoseconds or np.nan for answer in answers])[asked.of_config]
     programs = np.array([answer.program for answer in answers])[asked.of_config]
@@ -120,17 +121,15 @@ def score(graph: Graph, asked: Asked, answers: list[Answer]) -> dict[str, float]
     means = (np.bincount(inverse, times) / counts)[inverse]
     return {
         "estimated": float(known.mean()),
-        "tau": float(kendalltau(times, found)[0]),
-        "ceiling": float(kendalltau(times, means)[0]),
+        "tau": kendall_tau(found, times),
+        "ceiling": kendall_tau(means, times),
         "r": float(np.corrcoef(np.log(times), np.log(found))[0, 1]),
     }
 
 
 def find_tau(scores: np.ndarray, times: np.ndarray) -> float | None:
-    """Return Kendall's tau; 0 if the scores do not differ, None if the times do not."""
-    if len(np.unique(times)) < 2:
-        return None
-    return float(kendalltau(scores, times)[0]) if len(np.unique(scores)) > 1 else 0.0
+    """Return Kendall's tau; None if the times do not differ."""
+    return kendall_tau(scores, times) if len(np.unique(times)) > 1 else None
 
 
 class Replay:

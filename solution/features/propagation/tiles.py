@@ -114,6 +114,40 @@ def divide_dimensions(
     return None if axes[0] or axes[1] else groups
 
 
+def choose_reshape(
+    sizes: tuple[Sequence[int], Sequence[int]], fewest: int
+) -> tuple[Layout, Layout] | None:
+    """Return the layouts of operand and result of a reshape that moves data.
+
+    Of all pairs under which no element would move without tiles, it is the pair with the least
+    padded size of both tensors; of equals the one with more rows in its tiles, then the row-major
+    one. The compiler chose so for 351 of 355 random reshapes (`python -m benchmarks.tpu_reshapes`).
+
+    Args:
+        sizes: sizes of the operand's and of the result's dimensions.
+        fewest: minimum size of the padded second minor dimension; see find_fewest_rows.
+
+    Returns:
+        None if the shapes do not fit, if one is of rank 1, or if more than MOST_GROUPS groups of
+        dimensions could change places.
+    """
+    groups = divide_dimensions(*sizes)
+    if groups is None or min(map(len, sizes)) < 2 or len(groups) > MOST_GROUPS:
+        return None
+    ones = [[axis for axis in range(len(one))[::-1] if one[axis] == 1] for one in sizes]
+
+    def lay_out(order: Sequence[int], side: int) -> Layout:
+        return (*(axis for part in order for axis in groups[part][side][::-1]), *ones[side])
+
+    def weigh(pair: tuple[Layout, Layout]) -> tuple[int, int]:
+        minors = [(one, layout[0], layout[1]) for one, layout in zip(sizes, pair, strict=True)]
+        padded = sum(count_padded(one, minor, second, fewest) for one, minor, second in minors)
+        return padded, -sum(count_rows(one[second], fewest) for one, _, second in minors)
+
+    orders = permutations(range(len(groups))[::-1])
+    return min(((lay_out(order, 0), lay_out(order, 1)) for order in orders), key=weigh)
+
+
 class DeviceLayouts:
     """The layouts that a TPU gives to the tensors of a graph."""
 
@@ -178,33 +212,11 @@ class DeviceLayouts:
         return layout
 
     def choose_reshape(self, operand: int, result: int) -> tuple[int, int]:
-        """Return the packed layouts of the two sides of a reshape that moves data.
-
-        Of all pairs that would make it a bitcast without tiles, the one with the least padded size
-        of both tensors; of equals the one with more rows in the tiles, then the row-major one.
-        UNSET if the shapes do not fit, or if one is of rank 1.
-        """
+        """Return the packed layouts of the two sides of a reshape that moves data; UNSET if its
+        shapes do not fit, or if one is of rank 1. See the function choose_reshape."""
         sizes = self._sizes[operand], self._sizes[result]
-        groups = divide_dimensions(*sizes)
-        if groups is None or min(map(len, sizes)) < 2 or len(groups) > MOST_GROUPS:
-            return UNSET, UNSET
-        fewest = self._fewest[result]
-        ones = [[axis for axis in range(len(one))[::-1] if one[axis] == 1] for one in sizes]
-
-        def weigh(sides: list[list[int]]) -> tuple[int, int]:
-            pairs = [(one, side[0], side[1]) for one, side in zip(sizes, sides, strict=True)]
-            padded = sum(count_padded(*pair, fewest) for pair in pairs)
-            return padded, -sum(count_rows(one[second], fewest) for one, _, second in pairs)
-
-        orders = [
-            [
-                [axis for part in order for axis in groups[part][side][::-1]] + ones[side]
-                for side in (0, 1)
-            ]
-            for order in permutations(range(len(groups))[::-1])
-        ]
-        best = min(orders, key=weigh)
-        return pack_layout(best[0]), pack_layout(best[1])
+        found = choose_reshape(sizes, self._fewest[result])
+        return (UNSET, UNSET) if found is None else (pack_layout(found[0]), pack_layout(found[1]))
 
     def _pack(self, tensor: int, pair: tuple[int, int] | None) -> int:
         if tensor == NONE or self._ranks[tensor] < 2:

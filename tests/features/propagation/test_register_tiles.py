@@ -20,7 +20,7 @@ from solution.features.propagation.state_table import (
     state_tables,
 )
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
-from solution.models.layout.known_costs import find_made
+from solution.models.layout.known_costs import STARTED, find_made, weigh_states
 from solution.programs.compiler import Compiler
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import LEAST_ROWS, pad_slowly, unpack
@@ -94,6 +94,10 @@ def test_the_table_counts_padding_of_every_state(seed: int) -> None:
         assert row["state_made_bytes"] == pytest.approx(math.log2(1 + expected[0]), rel=1e-5)
     assert np.allclose(totals, totals[:1] * len(totals), rtol=1e-5)
     assert (table.padding >= 0).all()
+    # a copy of no bytes costs as much as one of STARTED bytes, in a program without loops
+    is_use = table.is_copied & ~is_made
+    costs = weigh_states(graph, table).copying - table.shares[:, BYTES]
+    assert costs[is_use] * totals[0] == pytest.approx(STARTED, rel=1e-3)
 
 
 @settings(max_examples=10, deadline=None)
