@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix
 # Variances, in units of the variance of the summed effects: of the level, of the slope (of
 # standardised prior scores), of the remainder.
 LEVEL = 1e4
-SLOPES = (0.0, 1.0)
+SLOPES = (0.0, 1.0, 10.0)
 REMAINDERS = (1e-3, 0.1)
 # maximum number of sets to choose from; of more sets, the ones with the most configurations
 MOST_POOL = 2000
