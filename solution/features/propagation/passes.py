@@ -13,8 +13,9 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
 3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
    other dimensions requests both layouts.
 
-After the last pass, a product writes the layout that its readers read, if only the two minor
-dimensions are swapped. Then the custom calls disappear, and what is left to copy is marked.
+After the last pass, copies on both sides of a reshape or transpose become one, and a product writes
+the layout that its readers read, if only the two minor dimensions are swapped. Then the custom calls
+disappear, and what is left to copy is marked.
 """
 
 from numba import njit
@@ -39,6 +40,7 @@ from solution.features.propagation.orders import (
     compare_tiled,
     transposed,
     unpack,
+    untransposed,
 )
 from solution.features.propagation.worklist import (
     MANDATORY,
@@ -76,6 +78,7 @@ def assign_tiled(program, given, state):
         fill_unconstrained(program, given, state)
         if not _keep_reshapes(program, state) and not _keep_reductions(program, state):
             break
+    _merge_copies(program, state)
     _fuse_copies(program, state)
     state.source[:] = program.read  # the custom calls disappear
 
@@ -253,6 +256,73 @@ def _reduced(layout, summed, rank):
 
 
 @njit(cache=True, nogil=True)
+def _merge_copies(program, state):
+    """Merge the copies before and behind a transpose, or a reshape that moves no data, into one
+    before it, if all readers, not counting custom calls, read the same layout. The second copy may
+    stand behind a transpose that alone reads the result."""
+    for k in range(program.order.size - 1, -1, -1):
+        op = program.order[k]
+        use, kind, rank = program.use_starts[op], program.kind[op], program.rank[op]
+        if kind != RESHAPES and kind != TRANSPOSES:
+            continue
+        if program.use_starts[op + 1] != use + 1 or rank < 2 or state.kept_buffers[op] != UNSET:
+            continue
+        base, made, read = program.read[use], state.buffers[op], state.uses[use]
+        if read == UNSET or read == state.buffers[base]:
+            continue
+        wanted, behind = _find_read(program, state, op), _find_transpose(program, op)
+        behind_wanted = _find_read(program, state, behind) if behind != NONE else UNSET
+        if behind_wanted != UNSET and (wanted == UNSET or wanted == made):
+            wanted = untransposed(behind_wanted, program.dimensions[behind], rank)
+        else:
+            behind = NONE
+        if wanted == UNSET or wanted == made:
+            continue
+        if kind == TRANSPOSES:
+            moved = untransposed(wanted, program.dimensions[op], rank)
+        else:
+            moved = aligned(
+                wanted, program.sizes[op], rank, program.sizes[base], program.rank[base]
+            )
+        if moved == UNSET:
+            continue
+        state.uses[use], state.buffers[op] = moved, wanted
+        if kind == RESHAPES and not _is_bitcast(program, state, op, use):
+            state.uses[use], state.buffers[op] = read, made
+        elif behind != NONE:
+            state.uses[program.use_starts[behind]] = wanted
+            state.buffers[behind] = behind_wanted
+
+
+@njit(cache=True, nogil=True)
+def _find_transpose(program, op):
+    """Return the transpose that is the only reader of a result, not counting custom calls."""
+    found = NONE
+    for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
+        reader = program.reader[program.reading[k]]
+        if program.kind[reader] != ASKS:
+            if found != NONE or program.kind[reader] != TRANSPOSES:
+                return NONE
+            found = reader
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _find_read(program, state, op):
+    """Return the layout in which all readers, not counting custom calls, read a result; UNSET if
+    they differ."""
+    found = UNSET
+    for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
+        use = program.reading[k]
+        if program.kind[program.reader[use]] != ASKS:
+            read = state.uses[use]
+            if read == UNSET or (found != UNSET and read != found):
+                return UNSET
+            found = read
+    return found
+
+
+@njit(cache=True, nogil=True)
 def _fuse_copies(program, state):
     """Fuse copies into products and into reshapes that move data: they write the copy's layout.
 
@@ -268,7 +338,7 @@ def _fuse_copies(program, state):
             if program.kind[program.reader[use]] == ASKS:
                 continue
             read, is_end = state.uses[use], program.kind[program.reader[use]] == GIVES
-            is_blocked = is_end if is_moving else not _can_write(program, op, made, read, use)
+            is_blocked = is_end if is_moving else not _can_write(program, state, op, use)
             if is_blocked or read == made or (other != UNSET and read != other):
                 other = UNSET
                 break
@@ -278,18 +348,20 @@ def _fuse_copies(program, state):
 
 
 @njit(cache=True, nogil=True)
-def _can_write(program, op, made, read, use):
-    """Return True if a product can write the layout `read` of a reader instead of `made`.
+def _can_write(program, state, op, use):
+    """Return True if a product can write the layout in which a reader reads it.
 
     A product can swap its two minor dimensions, but not if the compiler fuses it with a reduction
-    that reads a convolution, or turns the copy before a reshape into a part of the reshape.
+    that reads a convolution, or makes the copy a part of a reshape that moves data.
     """
+    made, read = state.buffers[op], state.uses[use]
     if compare(made, read, program.sizes[op], program.rank[op]) != SWAPPED:
         return False
     kind = program.kind[program.reader[use]]
     if program.opcodes[op] == CONVOLUTION:
         return kind != REDUCES
-    return kind != RESHAPES or program.rank[op] == 2
+    reader = program.reader[use]
+    return kind != RESHAPES or program.rank[op] == 2 or _is_bitcast(program, state, reader, use)
 
 
 @njit(cache=True, nogil=True)

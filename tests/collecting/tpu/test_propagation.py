@@ -50,6 +50,17 @@ def program(x, w, v):
 SHAPES = ((128, 64), (64, 48), (48, 32))
 arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
 """
+HEADS = """
+import jax
+import jax.numpy as jnp
+
+def program(x, w, keys):
+    queries = (x @ w).reshape(8, 32, 4, 24).transpose(0, 2, 1, 3)
+    return jnp.tanh(queries @ keys)
+
+SHAPES = ((8, 32, 96), (96, 96), (8, 4, 24, 32))
+arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
+"""
 ASKED = (1, 2, 0)  # the layout that the second configuration requests of the product of rank 3
 
 
@@ -182,3 +193,22 @@ def test_copied_bytes_are_the_compilers(tmp_path: Path) -> None:
             assert answer.compiled is not None, answer.refused
             compiled.append(sum(copy.bytes for copy in answer.compiled.copies))
     assert copied.tolist() == compiled == [0, 128 * 128 * 4, 0]
+
+
+def test_copies_on_both_sides_of_a_reshape_merge(tmp_path: Path) -> None:
+    """What is requested of a reshape between a product and a transpose would be copied twice, but
+    the product writes what the next product reads."""
+    program = read_source(HEADS, tmp_path / "heads.py")
+    shapes = {"dot": (8, 32, 96), "reshape": (8, 32, 4, 24)}
+    nodes = [list(instructions(program.module))[node] for node in program.configurable]
+    found = [(node.opcode, tuple(node.shape.dimensions)) for node in nodes]
+    layouts = np.full((1, len(nodes), 3, 6), -1, np.int8)
+    layouts[0, found.index(("dot", shapes["dot"])), 0, :3] = 1, 2, 0
+    reshape = found.index(("reshape", shapes["reshape"]))
+    layouts[0, reshape, 0, :4], layouts[0, reshape, 1, :3] = (0, 3, 2, 1), (0, 2, 1)
+    propagation = propagate(program, layouts.reshape(1, len(nodes), -1))
+    assert sum_copies(propagation, propagation.number()).tolist() == [0]
+    with Estimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
+        answer = estimator.estimate(ask(program.module, program.configurable, layouts[0]))
+    assert answer.compiled is not None, answer.refused
+    assert not answer.compiled.copies
