@@ -13,9 +13,9 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
 3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
    other dimensions requests both layouts.
 
-After the last pass, copies on both sides of a reshape or transpose become one, and a product writes
-the layout that its readers read, if only the two minor dimensions are swapped. Then the custom calls
-disappear, and what is left to copy is marked.
+After the last pass, copies on both sides of a reshape or transpose become one, and a product
+writes the layout that its readers read, if only the two minor dimensions are swapped. Then the
+custom calls disappear, and what is left to copy is marked.
 """
 
 from numba import njit
@@ -272,11 +272,11 @@ def _merge_copies(program, state):
             continue
         wanted, behind = _find_read(program, state, op), _find_transpose(program, op)
         behind_wanted = _find_read(program, state, behind) if behind != NONE else UNSET
-        if behind_wanted != UNSET and (wanted == UNSET or wanted == made):
+        if behind_wanted != UNSET and wanted in (UNSET, made):
             wanted = untransposed(behind_wanted, program.dimensions[behind], rank)
         else:
             behind = NONE
-        if wanted == UNSET or wanted == made:
+        if wanted in (UNSET, made):
             continue
         if kind == TRANSPOSES:
             moved = untransposed(wanted, program.dimensions[op], rank)
