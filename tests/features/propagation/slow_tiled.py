@@ -31,6 +31,7 @@ class SlowTiled(Slow):
             if not found:
                 break
             self.kept |= found
+        self.merge_copies()
         self.fuse_copies()
 
     def propagate_requests(self) -> None:
@@ -152,6 +153,52 @@ class SlowTiled(Slow):
                 found[op] = read, wanted
         return found
 
+    def merge_copies(self) -> None:
+        """Copies before and behind a reshape or transpose become one before it, if it moves no
+        data. The second may stand behind a transpose that alone reads the result."""
+        kind = self.program.kind
+        for op in self.program.order.tolist()[::-1]:
+            is_reshape, buffer = kind[op] == kinds.RESHAPES, self.buffers[op]
+            if not is_reshape and kind[op] != kinds.TRANSPOSES:
+                continue
+            if len(self.uses[op]) != 1 or self.rank(op) < 2 or op in self.kept:
+                continue
+            (use,), readers = self.uses[op], {reader.reader for reader in self.readers(op)}
+            if not use.layout or use.layout == self.buffers[use.base].layout:
+                continue
+            wanted, behind = self.find_read(op), None
+            if wanted in (None, buffer.layout) and len(readers) == 1:
+                (reader,) = readers
+                if kind[reader] == kinds.TRANSPOSES and self.find_read(reader):
+                    behind, wanted = reader, self.turn_back(reader, self.find_read(reader))
+            if not wanted or wanted == buffer.layout:
+                continue
+            moved = self.reshape(op, wanted, use.base) if is_reshape else self.turn_back(op, wanted)
+            if not moved:
+                continue
+            if is_reshape and not lie_alike(self.shape(use.base), moved, self.shape(op), wanted):
+                continue
+            if behind is not None:
+                self.buffers[behind].layout = self.find_read(behind)
+                self.uses[behind][0].layout = wanted
+            use.layout, buffer.layout = moved, wanted
+
+    def turn_back(self, op: int, layout: Layout | None) -> Layout:
+        """The layout of a transpose's operand that makes its result have `layout`."""
+        assert layout
+        order = self.program.dimensions[op].tolist()
+        return tuple(order[axis] for axis in layout)
+
+    def readers(self, op: int) -> list[Use]:
+        """The uses of an instruction's result, but for custom calls."""
+        uses = [use for use in self.all_uses() if use.base == op]
+        return [use for use in uses if self.program.kind[use.reader] != kinds.ASKS]
+
+    def find_read(self, op: int) -> Layout | None:
+        """The layout in which all readers read a result, if there is one."""
+        layouts = {use.layout for use in self.readers(op)}
+        return next(iter(layouts)) if len(layouts) == 1 else None
+
     def fuse_copies(self) -> None:
         """Products, and reshapes that move data, write what all their readers want.
 
@@ -160,8 +207,7 @@ class SlowTiled(Slow):
         for op, buffer in enumerate(self.buffers):
             is_moving = self.program.kind[op] == kinds.RESHAPES and op in self.kept
             if is_moving or self.is_product(op):
-                uses = [use for use in self.all_uses() if use.base == op]
-                uses = [use for use in uses if self.program.kind[use.reader] != kinds.ASKS]
+                uses = self.readers(op)
                 layouts = {use.layout for use in uses}
                 ends = any(self.program.kind[use.reader] == kinds.GIVES for use in uses)
                 if len(layouts) == 1 and layouts != {buffer.layout}:
@@ -180,6 +226,9 @@ class SlowTiled(Slow):
             is_blocked = kind == kinds.RESHAPES and rank > 2
         shape, made = self.shape(use.base), self.buffers[use.base].layout
         assert made and use.layout
+        written = self.buffers[use.reader].layout
+        if is_blocked and written:  # a reshape that moves no data
+            is_blocked = not lie_alike(shape, use.layout, self.shape(use.reader), written)
         ones = [tuple(axis for axis in one if shape[axis] > 1) for one in (made, use.layout)]
         is_swap = ones[0][:2] == ones[1][1::-1] and ones[0][2:] == ones[1][2:]
         return is_swap and len(ones[0]) > 1 and not is_blocked
