@@ -9,7 +9,7 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operations import NONE
 from solution.features.propagation import instructions as kinds
 from solution.features.propagation.canonical import UNSET
-from tests.features.propagation.slow import Layout, Slow, Use, addresses, unpack
+from tests.features.propagation.slow import Layout, Slow, Use, addresses, align, unpack
 
 PASSES, LAST_GROUPED = 5, 2
 DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
@@ -173,7 +173,10 @@ class SlowTiled(Slow):
                     behind, wanted = reader, self.turn_back(reader, self.find_read(reader))
             if not wanted or wanted == buffer.layout:
                 continue
-            moved = self.reshape(op, wanted, use.base) if is_reshape else self.turn_back(op, wanted)
+            if is_reshape:
+                moved = align(self.shape(op), wanted, self.shape(use.base))
+            else:
+                moved = self.turn_back(op, wanted)
             if not moved:
                 continue
             if is_reshape and not lie_alike(self.shape(use.base), moved, self.shape(op), wanted):
