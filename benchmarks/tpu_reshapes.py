@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 import typer
 
+from benchmarks.tpu_propagation import drop_ones
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.libtpu import Devices, Libtpu, prepare_environment
 from solution.features.propagation.tiles import Layout, choose_reshape
@@ -107,11 +108,6 @@ def read_log(lines: Iterable[str]) -> dict[Key, tuple[Layout, Layout]]:
 def read_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of a list such as 8,32,96."""
     return tuple(map(int, text.split(",")))
-
-
-def drop_ones(layout: Layout, sizes: tuple[int, ...]) -> Layout:
-    """Return a layout without the dimensions of size 1, whose position has no effect."""
-    return tuple(axis for axis in layout if sizes[axis] > 1)
 
 
 def main(

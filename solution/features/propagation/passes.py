@@ -332,19 +332,19 @@ def _fuse_copies(program, state):
         is_moving = program.kind[op] == RESHAPES and state.kept_buffers[op] != UNSET
         if not is_moving and not _is_product(program, op):
             continue
-        made, other = state.buffers[op], UNSET
+        read = _find_read(program, state, op)
+        if read in (UNSET, state.buffers[op]):
+            continue
+        is_blocked = False
         for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
             use = program.reading[k]
-            if program.kind[program.reader[use]] == ASKS:
+            kind = program.kind[program.reader[use]]
+            if kind == ASKS:
                 continue
-            read, is_end = state.uses[use], program.kind[program.reader[use]] == GIVES
-            is_blocked = is_end if is_moving else not _can_write(program, state, op, use)
-            if is_blocked or read == made or (other != UNSET and read != other):
-                other = UNSET
-                break
-            other = read
-        if other != UNSET:
-            state.buffers[op] = other
+            is_end = kind == GIVES
+            is_blocked |= is_end if is_moving else not _can_write(program, state, op, use)
+        if not is_blocked:
+            state.buffers[op] = read
 
 
 @njit(cache=True, nogil=True)

@@ -1,5 +1,6 @@
 """Layouts of least padded size, against the sizes of all layouts, and against the compiler's."""
 
+import dataclasses
 import itertools
 import math
 
@@ -8,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.domain.vocabulary import ELEMENT_BYTES, ELEMENT_TYPE
 from solution.features.preparation import repair_padding
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.propagation import Propagation
-from solution.features.propagation.tiles import choose_layout, choose_reshape, find_fewest_rows
+from solution.features.propagation.tiles import DeviceLayouts, choose_layout
 from tests.features.propagation.slow import Layout, unpack
 from tests.made.builder import Builder, Shape
 
@@ -100,10 +102,27 @@ def test_dots_of_a_tpu(
     (2, (288, 16), (12, 24, 16), ((0, 1), (1, 0, 2))),
     (2, (2048, 1536), (16, 128, 12, 128), ((0, 1), (1, 0, 3, 2))),
     (2, (8, 8, 12, 32), (8, 96, 32), ((3, 0, 2, 1), (2, 0, 1))),
+    # what the rule does not explain: its pair is 7% smaller than the compiler's
+    pytest.param(
+        4, (8, 24, 64), (8, 24, 4, 16), ((1, 2, 0), (1, 3, 2, 0)),
+        marks=pytest.mark.xfail(
+            strict=True, raises=AssertionError, reason="the compiler's pair is not the smallest"
+        ),
+    ),
 ])  # fmt: skip
 def test_reshapes_of_a_tpu(
     width: int, operand: Shape, result: Shape, layouts: tuple[Layout, Layout]
 ) -> None:
     """The layouts that the compiler of a TPU v3 requests for a reshape that moves data."""
-    (fewest,) = find_fewest_rows(np.array([width]))
-    assert choose_reshape((operand, result), int(fewest)) == layouts
+    program = Builder()
+    parameter = program.add("parameter", operand)
+    reshape = program.add("reshape", result, parameter)
+    graph = program.build({reshape: np.full((1, 18), -1)}, program.add("tuple", (), reshape))
+    features = graph.node_features.copy()
+    (kinds,) = np.nonzero(width == ELEMENT_BYTES)
+    features[:, ELEMENT_TYPE] = np.eye(len(ELEMENT_BYTES))[kinds[0]]
+    graph = dataclasses.replace(graph, node_features=features)
+    found = DeviceLayouts(repair_padding(graph)).choose_reshape(parameter, reshape)
+    assert layouts == tuple(
+        unpack(number, len(shape)) for number, shape in zip(found, (operand, result), strict=True)
+    )
