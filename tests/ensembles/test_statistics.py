@@ -5,11 +5,17 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.intervals import draw_normal, measure_coverage, measure_false_verdicts
+from benchmarks.intervals import (
+    World,
+    draw_normal,
+    draw_skewed,
+    measure_coverage,
+    measure_false_verdicts,
+)
 from ensembles.statistics import (
     compare,
     detectable_difference,
@@ -47,14 +53,38 @@ def test_with_groups_of_one_size_it_is_the_paired_t_test_of_their_means(of_a_gro
     )
 
 
+@given(st.lists(st.floats(0, 1), min_size=5, max_size=30), st.floats(-0.2, 0.5))
+@settings(max_examples=100, deadline=None)
+def test_intervals_of_skewed_scores_are_those_of_halls_transformation(
+    drops: list[float], shift: float
+) -> None:
+    values = shift - np.array(drops) ** 3
+    assume(values.std() > 1e-3)
+    mean = mean_over_collections(make_table({(TILE, "one"): values.tolist()}).drop("member"))
+    count, error, skewness = len(values), stats.sem(values), stats.skew(values)
+
+    def transform(truth: float) -> float:
+        """Hall's first transformation as his paper has it, by the skewness of one program."""
+        s = (values.mean() - truth) / (error * math.sqrt(count))
+        cubic = s + skewness * s**2 / 3 + skewness**2 * s**3 / 27 + skewness / (6 * count)
+        return float(math.sqrt(count) * cubic)
+
+    at_ends = stats.t.cdf([transform(mean.low), transform(mean.high)], count - 1)
+    assert at_ends == pytest.approx([0.975, 0.025], abs=1e-6)
+
+
 @pytest.mark.parametrize("groups", [5, 40])
-def test_the_interval_holds_the_truth_as_often_as_it_says(groups: int) -> None:
-    assert 0.93 <= measure_coverage(draw_normal, groups, 3000) <= 0.98
+@pytest.mark.parametrize("world", [draw_normal, draw_skewed])
+def test_the_interval_holds_the_truth_as_often_as_it_says(world: World, groups: int) -> None:
+    assert 0.925 <= measure_coverage(world, groups, 3000) <= 0.98
 
 
 @pytest.mark.parametrize("groups", [8, 40])
-def test_of_equal_rankers_one_is_called_better_in_at_most_one_of_twenty(groups: int) -> None:
-    assert measure_false_verdicts(draw_normal, groups, 4000) <= 0.055  # two deviations above
+@pytest.mark.parametrize("world", [draw_normal, draw_skewed])
+def test_of_equal_rankers_one_is_called_better_in_at_most_one_of_twenty(
+    world: World, groups: int
+) -> None:
+    assert measure_false_verdicts(world, groups, 4000) <= 0.055  # two deviations above
 
 
 def draw_world(generator: np.random.Generator, programs: int, sizes: int) -> pl.DataFrame:
@@ -108,6 +138,16 @@ def test_below_five_groups_nothing_is_said() -> None:
     assert compare(five, "one", "two")["probability"].null_count() == 0
     of_one_program = make_table({(TILE, "one"): draw_scores(0, 40)}, of_a_group=10)
     assert mean_scores(of_one_program)["low"].to_list() == [None]
+
+
+@pytest.mark.parametrize(("size", "is_sure"), [(10, True), (11, False)])
+def test_no_interval_if_one_program_has_more_than_half_of_the_graphs(
+    size: int, *, is_sure: bool
+) -> None:
+    table = make_table({(TILE, "one"): draw_scores(0, 10 + size)})
+    groups = ["large"] * size + [f"small {number}" for number in range(10)]
+    found = mean_scores(table.with_columns(group=pl.Series(groups)))
+    assert (found["low"][0] is not None) == is_sure
 
 
 def test_a_member_that_is_better_everywhere_surely_wins() -> None:
