@@ -204,7 +204,7 @@ default-bundle: $(INSTALLED)
 	mkdir -p build/default-data
 	cp -r solution/data/sample/npz build/default-data/npz
 	cp -r solution/data/collected/npz/layout build/default-data/npz/
-	$(BIN)/fastslow run build/default-data --recipe best --run build/default --store build/default-store
+	$(BIN)/fastslow run build/default-data --recipe best --scheme family --run build/default --store build/default-store
 	$(BIN)/fastslow pack build/default --distill --data build/default-store --out solution/serving/default.zip
 
 collect-sample: $(EXTRAS)

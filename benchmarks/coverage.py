@@ -1,8 +1,12 @@
 """Measure how often the suggested measurement budget suffices, on folds not calibrated on.
 
 `python -m benchmarks.coverage RUN...` takes finished runs. The budget of every program is
-calibrated first on the programs of the other folds, then on those of other families; its models
-have seen those of its family in other folds in both cases.
+calibrated on the programs of the other folds. In a run with `--scheme family` these are of other
+families, and its models have seen no relative. The second table of a run has only the largest
+third of each group of the folds (of each family), calibrated on the others' smaller programs.
+
+`python -m benchmarks.coverage --unseen FOLDER` takes the bundled models, and the folder's labelled
+graphs that they have not learned from.
 """
 
 import argparse
@@ -13,10 +17,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import find_recipe
+from solution import load_bundle, read_graph
+from solution.data.folders import find_files
 from solution.domain import predictions
 from solution.runs.folder import Run
 from solution.serving.calibration import (
@@ -24,13 +31,16 @@ from solution.serving.calibration import (
     REGRET,
     Facts,
     Learned,
+    find_steps,
     measure,
     needed,
 )
 from solution.serving.packing import Ranked, list_programs, list_steps, read_ranked
-from solution.serving.record import Program
+from solution.serving.record import Program, hash_name
 
 DRAWS = 20  # random orders per program
+SCHEMA = {"program": pl.String, "k": pl.Int64, "needed": pl.Int64, "configs": pl.Int64,
+          "random": pl.Float64}  # fmt: skip
 COLUMNS = ("Collection", "Programs", "Covered", "Abstained", "Mean k", "Random", "Configs")
 
 
@@ -73,38 +83,78 @@ def _shuffle(ranked: Ranked, seed: int) -> Ranked:
     return {key: (generator.permutation(order), times) for key, (order, times) in ranked.items()}
 
 
-def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
-    """Return each program's budget (null: abstained) and its required number; the same for
-    random orders."""
-    rows = []
-    known: dict[tuple[int, str], tuple[Learned, list[Learned]]] = {}
+def find_largest(asked: Sequence[Asked]) -> list[bool]:
+    """Tell for each program whether it is in the largest third of its group, by nodes."""
+    sizes: dict[str, list[int]] = {}
     for one in asked:
+        sizes.setdefault(one.program.group, []).append(one.program.nodes)
+    limits = {group: np.quantile(nodes, 2 / 3) for group, nodes in sizes.items()}
+    return [one.program.nodes >= limits[one.program.group] for one in asked]
+
+
+def ask(asked: Sequence[Asked], *, largest: bool) -> pl.DataFrame:
+    """Return each program's budget (null: abstained) and its required number; the same for random
+    orders. `largest`: only of the largest, calibrated on the others."""
+    rows = []
+    known: dict[int, tuple[Learned, list[Learned]]] = {}
+    is_largest = find_largest(asked) if largest else [False] * len(asked)
+    for one, is_large in zip(asked, is_largest, strict=True):
+        if largest and not is_large:
+            continue
         own = one.program
-        key = one.fold, own.family if families else ""
-        if key not in known:
+        if one.fold not in known:
             others = [
                 other
-                for other in asked
-                if other.fold != one.fold and not (families and other.program.family == own.family)
+                for other, is_large in zip(asked, is_largest, strict=True)
+                if other.fold != one.fold and not is_large
             ]
             drawn = [Learned([other.random[draw] for other in others]) for draw in range(DRAWS)]
-            known[key] = Learned([other.program for other in others]), drawn
-        learned, drawn = known[key]
+            known[one.fold] = Learned([other.program for other in others]), drawn
+        learned, drawn = known[one.fold]
         facts = Facts(own.architecture, own.nodes, own.edges, own.configurable)
         found = measure(facts, own.ranked, learned)
         random = [draw.quantile(REGRET, CONFIDENCE) for draw in drawn]
         ks = [min(k, own.ranked) for k in random if k is not None]
         rows.append(
             {
-                "family": own.family,
-                "group": own.group,
+                "program": own.architecture,
                 "k": found.k,
                 "needed": needed(own.steps, REGRET),
                 "configs": own.ranked,
                 "random": float(np.mean(ks)) if ks else None,
             }
         )
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, SCHEMA)
+
+
+def ask_bundle(folder: Path) -> dict[str, pl.DataFrame]:
+    """Return the same table by collection, without random orders, of the labelled graphs in a
+    folder that the bundled models have not learned from."""
+    bundle = load_bundle()
+    learned = {
+        (name, program.name)
+        for name, programs in bundle.record.programs.items()
+        for program in programs
+    }
+    rows: dict[str, list[dict[str, object]]] = {}
+    for file in track(find_files(folder)):
+        name = file.collection.name
+        if (name, hash_name(name, file.name)) in learned:
+            continue
+        graph = read_graph(file.path)
+        if graph.runtimes is None:
+            continue
+        ranking = bundle.rank(graph)
+        rows.setdefault(name, []).append(
+            {
+                "program": graph.architecture,
+                "k": ranking.measure,
+                "needed": needed(find_steps(ranking.order, graph.runtimes), REGRET),
+                "configs": graph.num_configs,
+                "random": None,
+            }
+        )
+    return {name: pl.DataFrame(own, SCHEMA) for name, own in sorted(rows.items())}
 
 
 def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
@@ -117,9 +167,8 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
         answered = asked.filter(pl.col("k").is_not_null())
         # Graphs of one program share one weight.
         covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
-        means = covered.group_by("group").agg(pl.col("covered", "k", "random", "configs").mean())
-        groups = asked["group"].n_unique()
-        shown = [collection, str(groups)]
+        means = covered.group_by("program").agg(pl.col("covered", "k", "random", "configs").mean())
+        shown = [collection, str(asked["program"].n_unique())]
         if len(answered):
             shown.append(f"{means['covered'].mean():.1%}")
         else:
@@ -135,15 +184,18 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
 def main() -> None:
     """Print a table for each run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--recipe", default=DEFAULT_RECIPE)
+    parser.add_argument("--unseen", type=Path, help="a folder of labelled graphs")
     options = parser.parse_args()
     console = Console(width=100)
+    if options.unseen is not None:
+        console.print(show("The bundled models, graphs unseen", ask_bundle(options.unseen)))
     for folder in options.runs:
         asked = read_programs(Run.existing(folder), options.recipe)
-        for families in (False, True):
-            tables = {name: ask(own, families=families) for name, own in asked.items()}
-            title = f"{folder.name}, {'other families' if families else 'other folds'}"
+        for largest in (False, True):
+            tables = {name: ask(own, largest=largest) for name, own in asked.items()}
+            title = f"{folder.name}, {'the largest' if largest else 'all programs'}"
             console.print(show(title, tables))
 
 

@@ -222,7 +222,11 @@ class Bundle:
     @cached_property
     def _learned(self) -> dict[str, Learned]:
         """Return by collection the programs that calibrate how many configurations to measure."""
-        return {name: Learned(self.record.programs.get(name, ())) for name in self.collections}
+        by_family = self.record.scheme == "family"
+        return {
+            name: Learned(self.record.programs.get(name, ()), by_family=by_family)
+            for name in self.collections
+        }
 
     @cached_property
     def _architectures(self) -> frozenset[str]:

@@ -3,8 +3,10 @@
 For a program that was predicted out of fold, the needed k is known: the smallest k with which the
 best of the first k ranked configurations is at most `regret` (a share) slower than the best of all.
 The returned k is the quantile `confidence` of the needed k over these programs and one more program
-that needs infinitely many (split conformal prediction). Graphs of one group, a program at several
-sizes, share the weight of one program, because only programs are exchangeable.
+that needs infinitely many (split conformal prediction). Graphs of one architecture, a program at
+several sizes, share the weight of one program, because only programs are exchangeable (if the run
+kept no programs together, each graph counts). If the run kept families together, the needed k is
+that of models that have seen no relative.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
@@ -81,11 +83,11 @@ def needed(steps: Sequence[tuple[int, float]], regret: float) -> int:
 
 def quantile(programs: Sequence[Program], regret: float, confidence: float) -> int | None:
     """Return the k that is enough for a share `confidence` of programs; None: too few programs."""
-    sizes = Counter(program.group for program in programs)
+    sizes = Counter(map(_name_program, programs))
     weights: dict[int, float] = {}
     for program in programs:
         k = needed(program.steps, regret)
-        share = 1 / sizes[program.group] / (len(sizes) + 1)
+        share = 1 / sizes[_name_program(program)] / (len(sizes) + 1)
         weights[k] = weights.get(k, 0.0) + share
     reached = 0.0
     for k in sorted(weights):
@@ -95,13 +97,24 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
     return None
 
 
+def count_programs(graphs: Sequence[Program]) -> int:
+    """Return the number of programs of which the graphs are sizes."""
+    return len(set(map(_name_program, graphs)))
+
+
+def _name_program(graph: Program) -> tuple[str, str]:
+    return graph.group, graph.architecture
+
+
 class Learned:
     """Training programs of a collection's models; quantiles of k and distances are cached."""
 
-    def __init__(self, programs: Sequence[Program]) -> None:
+    def __init__(self, programs: Sequence[Program], *, by_family: bool = False) -> None:
+        """`by_family`: the programs were predicted by models that have seen no relative."""
         self.programs = programs
         self.calibrated = [program for program in programs if program.steps]
-        self.groups = len({program.group for program in self.calibrated})
+        self.number = count_programs(self.calibrated)
+        self.unseen = " of families that the models had not seen" if by_family else ""
         self.most = max((program.ranked for program in self.calibrated), default=0)
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
@@ -167,7 +180,7 @@ def measure(
     if k is None:
         wanted = math.ceil(confidence / (1 - confidence) - 1e-9)
         return Measure(
-            None, f"{learned.groups} programs predicted out of fold are too few for "
+            None, f"{learned.number} programs predicted out of fold are too few for "
             f"{confidence:.0%}: expected at least {wanted}"
         )  # fmt: skip
     distance = learned.distance(facts)
@@ -183,7 +196,7 @@ def measure(
         )  # fmt: skip
     reason = (
         f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
-        f"{learned.groups} programs"
+        f"{learned.number} programs{learned.unseen}"
     )
     # measure the same share of the configurations as of the calibrated program with most
     if configs > learned.most:

@@ -11,10 +11,15 @@ from typing import Any
 
 from solution.domain.collection import collection
 from solution.domain.graph import warn_of_estimates
-from solution.serving.calibration import CONFIDENCE, REGRET, quantile
+from solution.serving.calibration import CONFIDENCE, REGRET, count_programs, quantile
 from solution.serving.record import CARD, BundleRecord, Score
 
 AVERAGED = "The bundle averages these very models, of all folds and seeds."
+UNSEEN = {
+    "family": "any program of its family, such as another ResNet",
+    "architecture": "its program",
+    "graph": "it, but perhaps its program at another size",
+}
 REFITTED = (
     "The scores are those of models that left out a fold each. The models in the bundle left out "
     "none, with the same settings, and can have no such score. A model that stops early learned "
@@ -32,7 +37,7 @@ Ranks compiler configurations of tensor programs from fastest to slowest: {model
 |---|---|---|---|---|---|---|
 {rows}
 
-Out of fold: every graph is scored by models that have not seen its program. {claim}
+Out of fold: every graph is scored by models that have not seen {unseen}. {claim}
 
 {caveat}Measure: how many of the first are enough to be within {regret:.0%} of the best for
 {confidence:.0%} of such programs; a dash where there are too few to say.
@@ -64,6 +69,7 @@ def write_card(record: BundleRecord, folder: Path) -> None:
         recipe=record.recipe.name,
         method=record.recipe.method,
         rows=rows,
+        unseen=UNSEEN[record.scheme],
         claim=REFITTED if record.refitted else AVERAGED,
         caveat="".join(f"{words} " for words in _list_caveats(record)),
         families="\n".join(_list_families(record)),
@@ -146,6 +152,6 @@ def _write_row(record: BundleRecord, name: str) -> str:
         shown, graphs = f"{score.value:.3f}", str(score.graphs)
         if score.low is not None and score.high is not None:
             interval = f"{score.low:.3f} to {score.high:.3f}"
-    count = len({program.group for program in programs})
+    count = count_programs(programs)
     cells = [name, collection(name).metric, shown, interval, graphs, str(count), str(k or "-")]
     return f"| {' | '.join(cells)} |"

@@ -200,6 +200,7 @@ def _describe(
             filter(None, (describe_fit(run, one) for one in (recipe, about.teacher) if one))
         ),
         label_sources=tuple(run.label_sources()),
+        scheme=made["settings"]["scheme"],
     )
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
@@ -111,6 +111,8 @@ class BundleRecord:
     caveat: str = ""  # why the scores are too high, if they are
     # sources of the training runtimes (solution.domain.graph); in older bundles all were measured
     label_sources: tuple[str, ...] = (TIMED,)
+    # which graphs were in one fold (solution.training.folds); older bundles do not say it
+    scheme: Literal["family", "architecture", "graph"] = "architecture"
 
     def collections(self) -> list[str]:
         """Return the collections that at least one of the models ranks."""

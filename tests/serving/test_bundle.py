@@ -144,6 +144,8 @@ def test_the_card_is_what_hubs_read(bundle_folder: Path) -> None:
     assert shown == {name: score.value for name, score in scores.items()}
     assert set(scores) == {LAYOUT, TILE}
     assert all(name in body for name in scores)
+    assert load_bundle(bundle_folder).record.scheme == "graph"  # the fixture's run
+    assert "another size" in body
     assert re.search(r"tile:xla \| lone \| [0-9.]+ \| 1 \|", body)
     assert re.search(r"tile:xla \| kernel \| [0-9.]+ \([0-9.]+ to [0-9.]+\) \| 5 \|", body)
 

@@ -95,6 +95,20 @@ def test_programs_of_folds_not_calibrated_on_are_covered(graphs: int) -> None:
     assert 0.89 <= np.mean(covered) <= 0.95
 
 
+def test_sizes_of_one_program_share_its_weight_even_if_folds_were_by_family() -> None:
+    programs = [
+        dataclasses.replace(program, group=f"family {number // 3 % 4}")
+        for number, program in enumerate(make_programs(20, 0, graphs=3))
+    ]
+    alone = [dataclasses.replace(program, group=program.architecture) for program in programs]
+    assert quantile(programs, 0.02, 0.9) == quantile(alone, 0.02, 0.9)
+    facts = facts_of(programs[0])
+    told = measure_learned(facts, 50, Learned(programs, by_family=True)).reason
+    assert "20 programs" in told
+    assert "families" in told
+    assert "families" not in measure(facts, 50, programs).reason
+
+
 def test_an_unlike_program_is_abstained_from_in_words() -> None:
     programs = make_programs(30, 0)
     assert measure(facts_of(programs[3]), 50, programs).k is not None
