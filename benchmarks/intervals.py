@@ -70,10 +70,7 @@ def measure_false_verdicts(world: World, groups: int, draws: int, seed: int = 1)
     def differ(generator: np.random.Generator, sizes: np.ndarray, worlds: int) -> np.ndarray:
         return world(generator, sizes, worlds) - world(generator, sizes, worlds)
 
-    found = [
-        estimate_mean([own], differences=True)
-        for own in draw_worlds(differ, groups, draws, generator)
-    ]
+    found = [estimate_mean([own]) for own in draw_worlds(differ, groups, draws, generator)]
     return float(np.mean([(one.low > 0) | (one.high < 0) for one in found]))
 
 

@@ -134,14 +134,14 @@ def show_accuracy(scores: pl.DataFrame) -> Table:
     epochs = scores.group_by("collection", "net").agg(pl.col("epochs").mean())
     for collection in LAYOUT:
         own = graphs.filter(pl.col("collection") == collection)
-        difference = mean_over_collections(_subtract(own), differences=True)
+        difference = mean_over_collections(_subtract(own))
         run = dict(epochs.filter(collection=collection).select("net", "epochs").iter_rows())
         table.add_row(
             collection, str(len(own)), f"{own['TGraph'].mean():.3f}", f"{own['ours'].mean():.3f}",
             f"{CEILINGS[collection]:.2f}",
             f"{difference:+.3f}", f"{run['TGraph']:.0f} / {run['ours']:.0f}",
         )  # fmt: skip
-    mean = mean_over_collections(_subtract(graphs), differences=True)
+    mean = mean_over_collections(_subtract(graphs))
     table.add_row("mean (bar: +0.050)", "", "", "", "", f"{mean:+.3f}", "")
     return table
 

@@ -12,31 +12,18 @@ w_g the share of group g of the graphs of a collection, m_g its mean score and m
     variance = sum_g z_g ** 2,    z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2)
 
 which is unbiased if groups are independent and the graphs of a group score alike; with groups
-of equal size it is the usual square of the standard error. In a mean over collections, a group that
-is in several collections of a source (xla or nlp) is one group: the z_g of these collections are
-added. Sources are independent.
-
-**Differences** of two rankers are nearly symmetric: (m - mean) / error is compared with Student's t
-with Satterthwaite's degrees of freedom, the number of groups less 1 if they have equal sizes, else
-fewer. So an interval of a difference excludes 0 exactly if the probability is below 2.5% or above
-97.5%, and only then is one ranker called better.
-
-**Scores** of one ranker are skewed: most programs have good scores and a few have bad ones, and
-Student's intervals would lie too high. Hall's transformation removes the skewness. With the
-skewness k = sum_g z_g ** 3 / variance ** 1.5 of the mean,
-
-    ((1 + k t / 3) ** 3 - 1) / k + k / 6,    t = (m - mean) / error
-
-is compared with Student's t. It grows with t, so its inverse gives the ends of the interval.
-
-No interval is given if any collection has fewer than `FEWEST_GROUPS` groups, or a group with more
-than half of its graphs.
+of equal size it is the usual square of the standard error. Intervals and probabilities use
+Student's t with Satterthwaite's degrees of freedom: the number of groups less 1 if they have
+equal sizes, else fewer. In a mean over collections, a group that is in several collections of
+a source (xla or nlp) is one group: the z_g of these collections are added. Sources are independent.
+So an interval of a difference excludes 0 exactly if the probability is below 2.5% or above 97.5%,
+and only then is one ranker called better. No interval is given if any collection has fewer than
+`FEWEST_GROUPS` groups, or a group with more than half of its graphs.
 
 Sources: Liang and Zeger, "Longitudinal data analysis using generalized linear models", Biometrika,
 1986; Bell and McCaffrey, "Bias reduction in standard errors for linear regression with multi-stage
 samples", Survey Methodology, 2002; Satterthwaite, "An approximate distribution of estimates of
-variance components", Biometrics Bulletin, 1946; Hall, "On the removal of skewness by
-transformation", Journal of the Royal Statistical Society B, 1992.
+variance components", Biometrics Bulletin, 1946.
 """
 
 from collections import Counter, defaultdict
@@ -65,7 +52,6 @@ MEAN = "mean"  # label of the row over all collections
 # columns that describe the error of a difference
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
 TINY = 1e-12
-NO_SKEWNESS = 1e-6  # below it, rounding is worse than leaving the transformation out
 # minimum number of groups; with fewer groups, the spread between groups is too uncertain for any
 # interval
 FEWEST_GROUPS = 5
@@ -91,34 +77,27 @@ class Estimate:
     value: np.ndarray  # (members,): mean scores
     error: np.ndarray  # (members,): standard errors of `value`
     freedom: np.ndarray  # (members,): degrees of freedom of Student's t for each error
-    # (members,): skewness of `value`; 0 of a difference, and where the error is 0
-    skewness: np.ndarray
     is_sure: bool  # True if there are enough groups for an interval
 
     @property
     def low(self) -> np.ndarray:
         """Lower ends (members,) of the 95% intervals."""
-        return self.value - self.error * self._find_end(0.5 + LEVEL / 2)
+        return self.value - self._reach()
 
     @property
     def high(self) -> np.ndarray:
         """Upper ends (members,) of the 95% intervals."""
-        return self.value - self.error * self._find_end(0.5 - LEVEL / 2)
+        return self.value + self._reach()
 
     @property
     def probability(self) -> np.ndarray:
-        """Probability (members,) of a mean difference above 0 on other programs; 0.5 where `value`
-        is 0."""
+        """Probability (members,) of a mean above 0 on other programs; 0.5 where `value` is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(self.value == 0, 0.0, self.value / self.error)
         return np.asarray(special.stdtr(self.freedom, ratio))
 
-    def _find_end(self, share: float) -> np.ndarray:
-        """Return t (members,) whose transformation is the quantile `share` of Student's t."""
-        quantile, k = special.stdtrit(self.freedom, share), self.skewness
-        with np.errstate(divide="ignore", invalid="ignore"):
-            end = 3 * (np.cbrt(1 + k * (quantile - k / 6)) - 1) / k
-        return np.where(abs(k) < NO_SKEWNESS, quantile, end)
+    def _reach(self) -> np.ndarray:
+        return np.asarray(special.stdtrit(self.freedom, 0.5 + LEVEL / 2) * self.error)
 
 
 def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
@@ -143,30 +122,22 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
     return found
 
 
-def estimate_mean(parts: Sequence[CollectionScores], *, differences: bool = False) -> Estimate:
+def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
     """Return the mean over collections of the means over graphs. The errors follow the rule in this
-    file's docstring.
-
-    Args:
-        parts: one for each collection, all with the same members.
-        differences: True if the scores are differences of two rankers.
-    """
+    file's docstring. `parts`: one for each collection, all with the same members."""
     value = np.mean([part.scores.mean(axis=0) for part in parts], axis=0)
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
         sources[find_collection(part.collection).source].append(part)
     # Satterthwaite over sources s: freedom = variance ** 2 / sum_s (V_s ** 2 / f_s)
-    spreads = [_find_deviations(group, len(parts)) for group in sources.values()]
-    variances = [(deviations**2).sum(axis=0) for deviations, _ in spreads]
-    variance = np.sum(variances, axis=0)
-    cubes = np.sum([(deviations**3).sum(axis=0) for deviations, _ in spreads], axis=0)
-    freedoms = [freedom for _, freedom in spreads]
-    weighed = np.sum([v**2 / f for v, f in zip(variances, freedoms, strict=True)], axis=0)
+    spreads = [_find_variance(group, len(parts)) for group in sources.values()]
+    variance = np.sum([spread for spread, _ in spreads], axis=0)
+    weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)
+    fewest = min(freedom for _, freedom in spreads)
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(weighed > 0, variance**2 / weighed, min(freedoms))
-        skewness = np.where(variance > 0, cubes / variance**1.5, 0.0) * (not differences)
+        freedom = np.where(weighed > 0, variance**2 / weighed, fewest)
     is_sure = all(_has_enough(part.groups) for part in parts)
-    return Estimate(value, np.sqrt(variance), freedom, skewness, is_sure)
+    return Estimate(value, np.sqrt(variance), freedom, is_sure)
 
 
 def _has_enough(groups: Sequence[str]) -> bool:
@@ -175,12 +146,10 @@ def _has_enough(groups: Sequence[str]) -> bool:
     return len(sizes) >= FEWEST_GROUPS and 2 * max(sizes) <= len(groups)
 
 
-def _find_deviations(
-    parts: Sequence[CollectionScores], collections: int
-) -> tuple[np.ndarray, float]:
-    """Return the z_g (groups, members) of a source (xla or nlp) in a mean over collections.
+def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple[np.ndarray, float]:
+    """Return the variance (members,) that a source (xla or nlp) adds to a mean over collections.
 
-    The degrees of freedom of the sum of their squares are returned, too.
+    Its degrees of freedom are returned, too.
 
     Args:
         parts: the scores in each collection of the source.
@@ -200,7 +169,7 @@ def _find_deviations(
         kept[kept < TINY] = 1.0  # a single group has no deviation
         deviations += sums / np.sqrt(kept)[:, None] / collections
         freedoms.append(_find_freedom(weights, squares, weights**2 / kept))
-    return deviations, min(freedoms)
+    return (deviations**2).sum(axis=0), min(freedoms)
 
 
 def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> float:
@@ -222,13 +191,12 @@ def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> flo
     return squares**2 / spread if spread > TINY else 1.0  # 1.0 for a single group
 
 
-def mean_over_collections(scores: pl.DataFrame, *, differences: bool = False) -> Mean:
+def mean_over_collections(scores: pl.DataFrame) -> Mean:
     """Return the mean over collections of the means over graphs, as Kaggle does, with an interval.
-    The table has the columns collection, graph, group, score, of one ranker or of the `differences`
+    The table has the columns collection, graph, group, score, of one ranker or of the differences
     of two. The interval is NaN if there are too few groups."""
     parts = read_scores(scores.with_columns(member=pl.lit("")))
-    found = estimate_mean(parts, differences=differences)
-    graphs = sum(len(part.graphs) for part in parts)
+    found, graphs = estimate_mean(parts), sum(len(part.graphs) for part in parts)
     low, high = (found.low[0], found.high[0]) if found.is_sure else (np.nan, np.nan)
     return Mean(float(found.value[0]), float(low), float(high), graphs)
 
@@ -376,10 +344,11 @@ def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
     parts = [_subtract(s, a, b) for s in read_scores(table) if a in s.members and b in s.members]
     if not parts:
         raise InputError(f"{a} and {b} predict no collection in common. Compare others.")
-    rows = []
-    for name, own in [*((part.collection, [part]) for part in parts), (MEAN, parts)]:
-        found = estimate_mean(own, differences=True)
-        rows.append((name, *_unpack(found, 0), sum(len(part.graphs) for part in own)))
+    rows = [
+        (part.collection, *_unpack(estimate_mean([part]), 0), len(part.graphs)) for part in parts
+    ]
+    graphs = sum(len(part.graphs) for part in parts)
+    rows.append((MEAN, *_unpack(estimate_mean(parts), 0), graphs))
     return _to_frame(rows, ["collection", "difference", *DIFFERENCE], texts=1)
 
 
@@ -407,8 +376,7 @@ def detectable_difference(
         if reference not in part.members:
             continue
         gaps = part.scores - part.scores[:, [part.members.index(reference)]]
-        graphs = len(part.graphs)
-        found = estimate_mean([replace(part, scores=gaps)], differences=True)
+        graphs, found = len(part.graphs), estimate_mean([replace(part, scores=gaps)])
         factors = [special.stdtrit(found.freedom, share) for share in (0.5 + level / 2, power)]
         for column, member in enumerate(part.members):
             if member != reference:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -53,30 +53,12 @@ def test_with_groups_of_one_size_it_is_the_paired_t_test_of_their_means(of_a_gro
     )
 
 
-@given(st.lists(st.floats(0, 1), min_size=5, max_size=30), st.floats(-0.2, 0.5))
-@settings(max_examples=100, deadline=None)
-def test_intervals_of_skewed_scores_are_those_of_halls_transformation(
-    drops: list[float], shift: float
-) -> None:
-    values = shift - np.array(drops) ** 3
-    assume(values.std() > 1e-3)
-    mean = mean_over_collections(make_table({(TILE, "one"): values.tolist()}).drop("member"))
-    count, error, skewness = len(values), stats.sem(values), stats.skew(values)
-
-    def transform(truth: float) -> float:
-        """Hall's first transformation as his paper has it, by the skewness of one program."""
-        s = (values.mean() - truth) / (error * math.sqrt(count))
-        cubic = s + skewness * s**2 / 3 + skewness**2 * s**3 / 27 + skewness / (6 * count)
-        return float(math.sqrt(count) * cubic)
-
-    at_ends = stats.t.cdf([transform(mean.low), transform(mean.high)], count - 1)
-    assert at_ends == pytest.approx([0.975, 0.025], abs=1e-6)
-
-
 @pytest.mark.parametrize("groups", [5, 40])
-@pytest.mark.parametrize("world", [draw_normal, draw_skewed])
-def test_the_interval_holds_the_truth_as_often_as_it_says(world: World, groups: int) -> None:
-    assert 0.925 <= measure_coverage(world, groups, 3000) <= 0.98
+@pytest.mark.parametrize(("world", "fewest"), [(draw_normal, 0.94), (draw_skewed, 0.925)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(
+    world: World, fewest: float, groups: int
+) -> None:
+    assert fewest <= measure_coverage(world, groups, 3000) <= 0.98
 
 
 @pytest.mark.parametrize("groups", [8, 40])
