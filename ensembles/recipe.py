@@ -15,10 +15,11 @@ layout_lightgbm_001 = 1.0
 A search also writes the checksum of the labels on which it fitted the weights (fitted_on), and its
 score on graphs that it was not fitted on (nested). A recipe written by hand has neither.
 
-A run's recipe.json records the recipe of its last merge, with checksums of the merged files, which
-show whether the merge was killed between two of them. teacher.json records the recipe that
-distilled students learned from. Both store the recipe's content instead of its path, because a
-user's file may change, and a record must not point outside its folder.
+A run's recipe.json records the recipe of its last merge, with the checksums of submission.csv and
+scores.csv. A file with another checksum was changed, or the merge was killed between both files.
+teacher.json records the recipe that distilled students learned from. Both store the recipe's
+content instead of its path, because a user's file may change, and a record must not point outside
+its folder.
 """
 
 import os
@@ -49,7 +50,7 @@ from solution.system.names import check_name, suggest
 from solution.system.sealing import is_as_described, read_record
 from solution.system.wording import join_names
 
-MAX_BYTES = 16 << 20  # a recipe has a few hundred bytes
+MAX_BYTES = 16 << 20  # maximum size of a recipe file; a usual one has a few hundred bytes
 ENSEMBLE = "ensemble"
 EQUAL_WEIGHTS = "equal_weights"  # name of the implicit recipe: every trained member
 RECIPES = Path(__file__).parent / "recipes"
@@ -58,6 +59,7 @@ CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
 Name = Annotated[str, AfterValidator(check_name)]  # a valid name of a folder in the run
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Weights = Annotated[dict[Name, Weight], Field(min_length=1)]
+# files in a run's folder: the recipe of the last merge, the recipe that students learned from
 RECORD, TEACHER = "recipe.json", "teacher.json"
 
 
@@ -249,8 +251,8 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return True if the run's submission.csv and scores.csv are those that its last merge wrote.
-    It is True as well without recorded checksums. Raises InputError if the record is damaged."""
+    """Return True if the run's submission.csv and scores.csv are unchanged since its last merge, or
+    if no checksums of them are recorded. Raises InputError if the record is damaged."""
     files, run = (_read(folder / RECORD) or {}).get("files"), Run(folder)
     return not isinstance(files, dict) or all(
         is_as_described(path, files.get(path.name)) for path in (run.submission, run.scores)

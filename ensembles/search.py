@@ -5,9 +5,9 @@ A ballot holds the out-of-fold scores of one graph by every member (ensembles.we
 
 Candidates combine a method, a way to fit weights, and a shrinkage towards equal weights. Each is
 scored by nested cross-validation: the graphs are divided into parts (graphs of one group of the
-run's folds stay together), and weights are fitted on the other parts and scored on each part. The
-naive score, of weights on the graphs that they were fitted on, is too high. The difference is
-called the optimism.
+run's folds stay together), and each part is scored with weights that were fitted on the other
+parts. The naive score is too high, because its weights were fitted on the scored graphs. The
+difference between the naive and the nested score is called the optimism.
 
 The candidate with the best nested mean over the collections is proposed, with weights fitted on all
 graphs. This choice is optimistic as well, so the score of the whole search is nested once more: the
@@ -37,7 +37,7 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import checksum, read_bytes, replace_file
 
-PARTS = 5
+PARTS = 5  # number of parts into which cross-validation divides the graphs
 SEED = 0
 # default ways to fit weights; optuna is left out because it computes many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
@@ -46,7 +46,7 @@ SHRINKAGES = (0.0, 0.5)
 BEST = "best member"
 # label in score tables: each collection's best member, chosen on the scored graphs themselves
 HINDSIGHT = "best member in hindsight"
-WHOLE = "search"
+WHOLE = "search"  # label of the whole search: the choice of a candidate, and its fit
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten
 SMALLEST = 0.005  # members with a smaller share of the weights are left out of the recipe
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # TOML keys that need no quotes
@@ -134,7 +134,7 @@ class Candidate:
 
     method: Method
     fit: str  # name of the way to fit weights: a key of FITS
-    shrinkage: float = 0.0  # how far weights are moved towards equal ones: 0 not at all, 1 fully
+    shrinkage: float = 0.0  # share of equal weights: 0 keeps the fitted weights, 1 makes them equal
 
     @property
     def name(self) -> str:
@@ -155,7 +155,8 @@ class Proposal:
     members: dict[str, list[str]]  # each collection's members, in the order of the weights
     # TABLE_SCHEMA: nested scores of the candidates, WHOLE and BEST; naive scores of HINDSIGHT
     table: pl.DataFrame
-    # per candidate and WHOLE: mean nested and naive score, optimism, probabilities to beat others
+    # a row per candidate and for WHOLE: mean nested and naive score, optimism, and the
+    # probabilities to beat BEST and HINDSIGHT
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
@@ -218,7 +219,7 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     naive = {name: mean_of_collections(ballots, fitted) for name, (_, fitted) in found.items()}
     scores = {name: nested for name, (nested, _) in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
-    # the whole search is a learner, too: it is repeated without each part of the graphs
+    # nested score of the whole search: for each part of the graphs, search on the other parts
     naive[WHOLE] = naive[proposed.name]
     scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
     scores[BEST], scores[HINDSIGHT] = estimate(ballots, learn(fit_best, candidates[0].method))
@@ -299,6 +300,8 @@ def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl
 
 
 def _compare_all(table: pl.DataFrame, naive: Mapping[str, float]) -> pl.DataFrame:
+    """Return the table `Proposal.candidates`. `table`: nested scores of the graphs. `naive`: naive
+    mean score of each candidate and of WHOLE. Raises InputError if `table` is empty."""
     if table.is_empty():
         raise InputError(
             "every collection has graphs of one group only: weights cannot be fitted on "

@@ -6,8 +6,9 @@ programs. It does not include the variation with the training seed: `reseed_spre
 
 **One rule for every interval, probability and verdict.** The sampling unit is a group of graphs
 that the folds keep together: a program at all its sizes, or a single graph if folds are by graph.
-Graphs of a group score alike, so many sizes of few programs do not make a mean more certain. With
-w_g the share of group g of the graphs of a collection, m_g its mean score and m the mean of all,
+Graphs of a group score alike, so many sizes of few programs do not make a mean more certain. Let
+w_g be group g's share of the collection's graphs, m_g the group's mean score, and m the mean score
+of all graphs of the collection. Then
 
     variance = sum_g z_g ** 2,    z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2)
 
@@ -51,7 +52,7 @@ LEVEL = 0.95  # confidence of intervals
 MEAN = "mean"  # label of the row over all collections
 # columns that describe the error of a difference
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
-TINY = 1e-12
+TINY = 1e-12  # divisors below this count as 0
 # minimum number of groups; with fewer groups, the spread between groups is too uncertain for any
 # interval
 FEWEST_GROUPS = 5
@@ -141,7 +142,7 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
 
 
 def _has_enough(groups: Sequence[str]) -> bool:
-    """Tell if an interval can be given of graphs in these groups (graphs,)."""
+    """Return True if there are enough groups for an interval. `groups`: (graphs,) group names."""
     sizes = Counter(groups).values()
     return len(sizes) >= FEWEST_GROUPS and 2 * max(sizes) <= len(groups)
 
@@ -218,7 +219,7 @@ def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
 
     Returns:
         A table of collection, member, gain, low, high, standard_error, probability (of a gain above
-        zero), graphs. A row "mean" for each member is over its collections.
+        zero), graphs. Each member also has a row "mean", over its collections.
     """
     check_recipe(recipe, run.experiments())
     names = [name for name in recipe.names() if name in run.experiments()]
@@ -328,7 +329,7 @@ def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
         A table of collection, difference (mean of a - mean of b), low, high, standard_error,
         probability (that a beats b on other programs), graphs. The last row, "mean", is over the
         collections, as Kaggle's score is. In a collection with too few groups, all columns but the
-        difference and graphs are null; so they are in the last row if any collection has too few.
+        difference and graphs are null. They are null in the last row if any collection has too few.
 
     Raises InputError if there is no such member, or no collection with both.
     """
@@ -414,5 +415,6 @@ def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
 
 
 def _to_frame(rows: Sequence[tuple[Any, ...]], columns: list[str], texts: int) -> pl.DataFrame:
+    """Return a table: the first `texts` columns are text, the last integers, the others floats."""
     kinds = [pl.String()] * texts + [pl.Float64()] * (len(columns) - texts - 1) + [pl.Int64()]
     return pl.DataFrame(rows, schema=dict(zip(columns, kinds, strict=True)), orient="row")

@@ -118,7 +118,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
 
 def _advise(proposal: Proposal) -> str:
     """Return advice: take the recipe, one member alone, or the simpler if neither is surely better.
-    The nested score of the whole search is compared with that of the best member."""
+    The nested score of the whole search is compared with the best member's score."""
     lines = {line["candidate"]: line for line in proposal.candidates.iter_rows(named=True)}
     whole = lines[WHOLE]
     best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")

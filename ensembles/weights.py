@@ -113,6 +113,7 @@ def make_ballots(
                 f"{lacks['collection']}:{lacks['graph']}, configuration {lacks['config']}, has no "
                 f"label, and {len(missing) - 1} more. Make the run again."
             )
+        # put the runtimes on the method's scale, as if they were the scores of one model
         truth = labelled.select(
             *predictions.REQUEST_KEYS, fold=pl.lit(0), seed=pl.lit(0), score="runtime"
         )
@@ -131,7 +132,7 @@ def make_ballots(
 
 
 Fit = Callable[[Sequence[Ballot], Method], np.ndarray]
-GREEDY_STEPS = 20  # members added, with replacement: weights are multiples of 1 / 20
+GREEDY_STEPS = 20  # number of members that fit_greedy adds, with replacement
 TRIALS = 60  # number of trials of optuna's search
 SEED = 0
 
@@ -150,8 +151,9 @@ def fit_best(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
 
 
 def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_STEPS) -> np.ndarray:
-    """Select members greedily with replacement: repeatedly add the member that improves most. The
-    counts after the step with the best mean score are the weights. Ties go to the first."""
+    """Select members greedily with replacement: each step adds the member that improves the mean
+    score most. The weights are the members' counts after the step with the best mean score, divided
+    by their sum. Ties go to the first."""
     counts = np.zeros(_count_members(ballots, method))
     best, best_score = counts, -np.inf
     for _ in range(steps):
@@ -181,7 +183,7 @@ def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
 def fit_optuna(
     ballots: Sequence[Ballot], method: Method, trials: int = TRIALS, seed: int = SEED
 ) -> np.ndarray:
-    """Search weights by optuna's tree-structured Parzen estimator, starting from equal ones."""
+    """Search weights by optuna's tree-structured Parzen estimator, starting from equal weights."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -199,8 +201,8 @@ def fit_optuna(
 
 
 def shrink(fit: Fit, share: float) -> Fit:
-    """Return a fit whose weights are shrunk towards equal ones: `share` 0 not at all, 1 fully. Few
-    graphs say little about weights, and equal weights are rarely far from the best."""
+    """Return a fit with weights (1 - share) * fitted + share * equal weights. Few graphs say little
+    about weights, and equal weights are rarely far from the best."""
 
     def shrunk(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
         return (1 - share) * fit(ballots, method) + share * fit_equal(ballots, method)

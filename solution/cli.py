@@ -1,6 +1,6 @@
 """Run the command line, and turn bad input into one message.
 
-Slow imports wait inside functions, so that Ctrl-C is answered from the beginning.
+Slow imports are inside functions, so that Ctrl-C is handled from the beginning.
 """
 
 import signal
@@ -66,7 +66,7 @@ def _describe(error: OSError) -> str:
 
 
 def _came_of_stopping(error: BaseException | None) -> bool:
-    """Return True if an interrupt caused the error: libraries may raise another one for it."""
+    """Return True if Ctrl-C caused the error: libraries may turn it into another exception."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -229,8 +229,9 @@ def _await(
     seconds: float,
     report: Callable[[], None] | None,
 ) -> failures.FailureKind | None:
-    """Wait until the process has ended; return why not if it runs longer than `seconds` or prints
-    more than MOST_PRINTED bytes. `report` is called after every REPORT_SECONDS."""
+    """Wait until the process has ended, and return None. Return the kind of failure, without
+    ending the process, if it runs longer than `seconds` or prints more than MOST_PRINTED bytes.
+    `report` is called after every REPORT_SECONDS."""
     deadline, reported = time.monotonic() + seconds, time.monotonic()
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -248,7 +249,7 @@ def _await(
 
 
 def find_program() -> str:
-    """Return the kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the PATH's."""
+    """Return the kaggle program: from FASTSLOW_KAGGLE, else beside this Python, else on PATH."""
     given = os.environ.get("FASTSLOW_KAGGLE")
     if given:
         if shutil.which(given) is None:

@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SHORTEST_SECRET = 6  # characters; redacting shorter secrets would blank ordinary words
-PATHS = ("/", "~", "./", "../")  # beginnings of file paths; users give a path instead of a token
+PATHS = ("/", "~", "./", "../")  # prefixes of a file path that a user gave instead of a token
 PART = 10  # length of the shortest part of a secret that is redacted
 MAX_BYTES = 1 << 16  # maximum size of a file with credentials
 # variables with credentials; make_environment strips white space around their values
@@ -83,9 +83,9 @@ def describe_credentials() -> str:
 
 
 def redact(text: str) -> str:
-    """Redact every known secret in a text. The text may contain a whole secret or a line of it,
-    also as programs escape or encode it. Parts of at least PART characters, which cut or wrapped
-    lines may contain, and passwords in URLs are redacted as well."""
+    """Redact every known secret in a text: whole secrets and single lines of them, plain, escaped
+    or encoded. Parts of at least PART characters, which cut or wrapped lines may contain, and
+    passwords in URLs are redacted as well."""
     forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, HIDDEN)
@@ -212,7 +212,7 @@ def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """Return a file's text, empty if it is missing, and why the CLI cannot read it."""
+    """Return a file's text (empty if missing), and why the CLI cannot read it (empty if it can)."""
     try:
         if path.exists() and not path.is_file():
             return "", "expected a file, found a folder or something else"

@@ -4,10 +4,10 @@
     data/...                              the files
     data/downloaded.json                  names and sizes of the files, once all are unpacked
 
-The same command resumes an interrupted download. These archives are rejected before a byte is
-written: with names that lead out of the target folder, links and other special entries, two entries
-of one name, or more bytes than allowed. Existing files are never changed: a file that equals its
-entry counts as unpacked, a different one is an error.
+The same command resumes an interrupted download. An archive is rejected before a byte is written if
+it contains names that lead out of the target folder, links or other special entries, two entries of
+one name, or more bytes than allowed. Existing files are never changed: a file that equals its entry
+counts as unpacked, a different one is an error.
 """
 
 import shutil
@@ -27,12 +27,13 @@ BLOCK = 1 << 20  # bytes per read
 RESERVE = 1 << 28  # bytes of the disk that must stay free
 RECEIPT = "downloaded.json"
 SAMPLE = "sample_submission.csv"
-PARTS = f"{TEMPORARY}download"
+PARTS = f"{TEMPORARY}download"  # folder for single files during their download
 
 
 def unpack_download(archive: Path, target: Path, max_bytes: int) -> list[Path]:
-    """Unpack a zip archive of at most `max_bytes` below `target`; return all its files. Raises
-    InputError if the archive is damaged or not safe; nothing else is changed."""
+    """Unpack a zip archive of at most `max_bytes` below `target`; return the paths of all its
+    files. Raises InputError if the archive is damaged or not safe. Existing files stay unchanged.
+    """
     try:
         with open_untrusted(archive, target) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]

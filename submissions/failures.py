@@ -83,7 +83,7 @@ NETWORK_DOWN = FailureKind(
     pattern=r"Failed to establish a new|Failed to resolve|Unable to connect to proxy"
     r"|connect timeout",
 )
-# names of the kinds of failure in which Kaggle's server does not offer the query
+# names of the failure kinds which mean that Kaggle's server does not offer the query
 NO_ENDPOINT = ("404", "405")
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 

@@ -163,6 +163,7 @@ class Kaggle(Calls):
         return rows
 
     def _ask_page(self, kind: type[Any], doing: str, *command: str) -> tuple[list[Any], str]:
+        """Return one page's rows, parsed as `kind`, and the next page's token (empty: none)."""
         options = ["--format", "json", "--page-size", str(PAGE), "-q"]
         printed = self._compete(doing, [*command, *options])
         following = re.search(r"^Next Page Token = (\S+)$", printed, re.MULTILINE)
@@ -180,6 +181,7 @@ class Kaggle(Calls):
         report: Callable[[], None] | None = None,
         file: int = MOST_OF_AN_ANSWER,
     ) -> str:
+        """Run `kaggle competitions ACTION COMPETITION ...`; return what it printed."""
         action, *rest = command
         whole = ["competitions", action, self.settings.competition, *rest]
         return self.run(doing, whole, limit, report, file=file)

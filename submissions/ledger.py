@@ -50,9 +50,9 @@ COLUMNS = (
 # Values of the column `state`; if rows with the same key are merged, the later one wins.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
-CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
+CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")  # marks of an unresolved git merge
 
-Line = dict[str, str]
+Line = dict[str, str]  # a row of the ledger: its values by column
 ADVICE = (
     "Run the same command again later: it looks first. If the competition's page, under "
     "Submissions, shows that it did not arrive, give --not-there (make: NOT_THERE=1)."
@@ -263,7 +263,7 @@ class Tracker:
         accepted in this process may be listed late, so its row stays.
 
         Args:
-            not_there: the user says that submissions that are not listed did not arrive.
+            not_there: the user confirms that submissions that Kaggle does not list did not arrive.
 
         Returns:
             Kaggle's list of submissions; and the numbers of submissions that Kaggle counts and

@@ -68,7 +68,10 @@ class SourceTree:
 
 
 def read_tree() -> SourceTree:
-    """Return the commit of the project's code and its uncommitted changes, without the ledger's."""
+    """Return the commit and the uncommitted changes of the project, except changes of the ledger.
+
+    Of untracked files, only files with a suffix in CODE count as changes.
+    """
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
         return SourceTree("", (), "", redact(said).partition("\n")[0] or "no commit was found")

@@ -255,7 +255,8 @@ def best_public(ledger: Ledger) -> float | None:
 
 
 def tabulate_leaderboard(rows: list[LeaderboardRow], ours: float | None) -> Table:
-    """Return a table of the leaderboard's first rows and, if we have a score, those around it."""
+    """Return a table of the leaderboard's first rows and of the rows around our rank. `ours` is our
+    best score; if it is None, the table shows only the first rows."""
     table = make_table(f"Public leaderboard, {len(rows)} teams")
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)

@@ -9,11 +9,11 @@ A submission's key is its unique name, which its message at Kaggle contains.
 3. reject a file that was sent already, and ask how many submissions remain
 4. copy the file to sent/KEY and write the ledger's row, state "sending"
 5. upload, with the key in the message
-6. ask for the list again: only the list proves that the submission arrived. Only a list that is as
-   long as Kaggle's count, some time later, proves that it did not. The output of a failed call
-   proves nothing: words like "rate limit" may come from any server in between, after Kaggle has
-   accepted the file. For an hour after a successful call, only the user can say that the submission
-   is missing
+6. ask for the list again: only the list proves that the submission arrived. To prove that it did
+   not arrive, the list must be asked for some time later, and be as long as Kaggle's count or reach
+   back to before the upload. The output of a failed call proves nothing: words like "rate limit"
+   may come from any server in between, after Kaggle has accepted the file. For an hour after a
+   successful call, only the user can say that the submission is missing
 7. release the lock and wait for the score
 """
 
@@ -58,8 +58,8 @@ def submit(
     Args:
         force: send even if the same file was sent before, or no submission seems to remain.
         dry_run: do everything except the upload.
-        not_there: the user says that earlier submissions did not arrive if Kaggle does not list
-            them.
+        not_there: the user confirms that earlier submissions that Kaggle does not list did not
+            arrive.
 
     Raises InputError if nothing was sent.
     """

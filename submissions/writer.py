@@ -213,7 +213,8 @@ def replace_submission(
 
 
 def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
-    """Return the expected rows, in order: the sample's, or without a sample the test split's."""
+    """Return the expected rows, in order: one per row of `sample` or, if that is None, one per
+    graph of the test split."""
     order = pl.col("collection").replace_strict(ORDER, return_dtype=pl.Int64())
     test = graphs.filter(pl.col("split") == "test").sort(order, "graph")
     sizes = {f"{c}:{g}": n for c, g, n in test.select("collection", "graph", "configs").rows()}

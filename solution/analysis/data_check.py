@@ -28,8 +28,8 @@ class _Sound:
     path: Path
     summary: Summary
     source: str  # hash of the file, see solution.data.npz.fingerprint
-    # what the configurations of the graph in the file set, as solution.store.store.name_kind
-    # returns it
+    # kind of the graph's configurations (layouts, or compile options of a target), as
+    # solution.store.store.name_kind returns it
     kind: str
     odd: str  # a sentence about a layout that no tensor can have; empty if there is none
 
@@ -68,9 +68,9 @@ def find_impossible(store: Store) -> list[str]:
 
 
 def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
-    """Return a sentence about graphs that are copies of others; an empty list if there are none. A
-    copy under another name distorts scores, and file names do not show it. `graphs`: with the
-    columns collection, split, graph and source (a hash), as a store has them."""
+    """Return a list with a sentence about copies of graphs; an empty list if there are no copies. A
+    copy under another name distorts scores, and file names do not show it. `graphs`: a table with
+    the columns collection, split, graph and source (a hash), as a store has them."""
     equal = graphs.filter(pl.col("source").is_duplicated())
     if equal.is_empty():
         return []

@@ -210,7 +210,8 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
             axes.scatter(part[:, 0], part[:, 1], s=6, color=f"C{number}", alpha=0.6)
             for number, part in enumerate(parts)
         ]
-        # below the panel, where it covers no points; names that begin with _ need given points
+        # Below the panel, the legend covers no points. Points are passed because otherwise
+        # matplotlib leaves out names that begin with _.
         axes.legend(
             points, [show_name(graph, NAME_WIDTH) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,
@@ -284,7 +285,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
         if pruned:
             kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in pruned])
             low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75), axis=0)
-            # Collections of both searches have the same programs, so their lines overlap.
+            # The default and the random collection have the same programs, so their lines overlap.
             line = "-" if name.endswith("default") else "--"
             axes.plot(HOPS, middle, color=colour, marker="o", ls=line, label=name)
             axes.fill_between(HOPS, low, high, color=colour, alpha=0.15, lw=0)
@@ -299,7 +300,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 
 def draw_scale(summaries: pl.DataFrame) -> Figure:
     """Return a figure with a point per graph: its number of configurations and its number of nodes.
-    A band marks the published mean numbers of nodes of TpuGraphs' layouts."""
+    A band marks the published mean numbers of nodes of TpuGraphs' layout graphs."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
     low, high = (read_published().numbers[name].value for name in BAND)

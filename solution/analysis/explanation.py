@@ -36,13 +36,13 @@ from solution.system.wording import compare_times, count
 from solution.training.failures import is_own
 from solution.training.folds import NO_FOLD
 
-SHOWN = 12
+SHOWN = 12  # maximum number of columns in a table of the explanation
 NAMED = 3  # number of columns that the explanation in words names
 READABLE = 24  # minimum width, in characters, of a table column that contains sentences
 
 
 def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Return how much each column adds to the scores of `rows` over the score of `reference`.
+    """Return each column's contribution to the scores of `rows` minus the score of `reference`.
 
     Args:
         rows: (k, columns) of the feature table; a higher score means slower.
@@ -103,11 +103,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Explanation(Comparison):
-    """Two configurations, and what each column of the feature table adds to their scores."""
+    """Two configurations, and each feature column's contribution to the difference of scores."""
 
     rows: np.ndarray  # (configs, columns) float32: the feature table
     features: tuple[Feature, ...]
-    # (columns,) what each column adds to the score of `slow` over that of `fast`
+    # (columns,) each column's contribution to the score of `slow` minus the score of `fast`
     contributions: np.ndarray
     importance: np.ndarray  # (columns,) see measure_importance
 
@@ -142,9 +142,9 @@ def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparis
 
 
 def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
-    """Explain by columns of the feature table why `config` scores higher than the fastest. `config`
-    is chosen as in `compare`. Raises InputError if `config` does not exist, all scores are equal,
-    or the ranker is neither made of trees nor linear."""
+    """Return how each column of the feature table contributes to the difference between the scores
+    of `config` and the fastest configuration (chosen as in `compare`). Raises InputError if
+    `config` does not exist, all scores are equal, or the ranker is neither trees nor linear."""
     columns, compared = check_explained(ranker), compare(ranker, graph, config)
     rows = columns.rows_of(graph)[graph.distinct.inverse]
     return Explanation(
@@ -207,7 +207,7 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
 
 def describe(compared: Comparison, reasons: Sequence[str]) -> str:
     """Return a text: both configurations, their predicted ranks, which one to take, and why.
-    `reasons`: what makes `compared.slow` slower, as name_reasons returns it."""
+    `reasons`: why `compared.slow` is slower, as name_reasons returns them."""
     graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
     text = (
@@ -229,8 +229,8 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
 
 
 def name_reasons(explanation: Explanation) -> list[str]:
-    """Return in words the NAMED columns that most make the slow configuration slower. Columns with
-    the same value in both configurations are left out."""
+    """Return in words the NAMED columns that add most to the score of the slow configuration.
+    Columns with the same value in both configurations are left out."""
     differs = explanation.rows[explanation.slow] != explanation.rows[explanation.fast]
     speaks = differs & (explanation.contributions > 0)
     against = [column for column in explanation.order if speaks[column]]

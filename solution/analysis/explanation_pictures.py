@@ -21,8 +21,8 @@ from solution.system.wording import count
 if TYPE_CHECKING:  # this import needs torch
     from solution.analysis.state_costs import Costs
 
-SHOWN = 15
-MAX_POINTS = 20_000
+SHOWN = 15  # maximum number of bars in a panel
+MAX_POINTS = 20_000  # approximate maximum number of points in the panel of all graphs
 # returns the feature table (distinct configs, columns) of a graph's distinct configurations
 RowsOf = Callable[[Graph], np.ndarray]
 SLOWER, FASTER = "#c44e52", "#4c72b0"
@@ -154,7 +154,7 @@ def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: st
     if colours is None:
         axes.scatter(points[:, 0], points[:, 1], s=size, color="#999999")
     else:
-        # draw the fast ones last, so that they lie on top
+        # draw fast configurations last, so that they lie on top
         order = np.argsort(-colours, kind="stable")
         drawn = axes.scatter(
             points[order, 0], points[order, 1], s=size, c=colours[order], cmap="viridis_r"

@@ -42,8 +42,8 @@ def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
 
     Only some graphs are in memory at a time, so the table may be larger than memory.
 
-    Raises InputError if the graphs differ in whether they have compile options, or for which
-    target: their columns differ.
+    Raises InputError if only some graphs have compile options, or if their options are of different
+    targets, because their tables then have different columns.
     """
     remaining = iter(graphs)
     first = next(remaining)

@@ -25,6 +25,7 @@ def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
     return data_pictures.draw_scale(tabulate([summarise(graph, "train") for graph in graphs]))
 
 
+# by file name, the functions that draw the figures
 FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "runtimes": data_pictures.draw_runtimes,
     "ranges": data_pictures.draw_ranges,
@@ -32,6 +33,7 @@ FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "configurations": data_pictures.draw_across,
     "scale": draw_scale_of,
 }
+# figures that need layout graphs
 OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,
     "pruning": data_pictures.draw_pruning,

@@ -59,7 +59,7 @@ def read_file(path: Path, collection: str | None = None) -> Graph:
 
 
 def _list_readers(folder: Path) -> dict[str, Callable[[], Graph]]:
-    """Return a function that reads each graph of the folder or store, by COLLECTION:NAME."""
+    """Return, by COLLECTION:NAME of each graph of the folder or store, a function to read it."""
     if not is_store(folder):
         return {
             f"{file.collection.name}:{file.name}": partial(read_graph, file.path, file.collection)

@@ -53,7 +53,7 @@ class Drawing:
 
 
 def lay_out(graph: Graph) -> Drawing:
-    """Choose the nodes of a program that are drawn, and where they stand."""
+    """Return the nodes of a program that are drawn, with their positions."""
     kept = np.arange(graph.num_nodes)
     if graph.num_nodes > MAX_NODES and len(graph.configurable):
         kept = np.flatnonzero(neighbourhood(graph, 1))
@@ -61,9 +61,10 @@ def lay_out(graph: Graph) -> Drawing:
     levels = _dense(find_levels(graph)[kept])
     columns, heights = _order_levels(shown, levels)
     width = int(columns.max(initial=0)) + 1
-    # nodes per row: all rows are about equally long, so that the last one is not almost empty
+    # columns per row: all rows are about equally long, so that the last one is not almost empty
     of_a_line = -(-width // max(1, round(width / COLUMNS)))
     lines, columns = columns // of_a_line, columns % of_a_line
+    # y coordinates: each row of the picture stands GAP below the previous one
     tops = np.zeros(len(heights))
     below = 0.0
     for line in np.unique(lines):

@@ -22,7 +22,7 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.records import Record
 from solution.system.terminal import make_table
 
-EVERY = "all"
+EVERY = "all"  # name of the row that counts the graphs of all collections
 # names in published.toml of the smallest and largest published mean number of nodes
 BAND = ("violation_fewest_nodes", "violation_most_nodes")
 MAX_ROWS = 15

@@ -72,11 +72,13 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
         positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
-        # (layouts, dimensions): positions + MAX_RANK, so that dimensions that are set come first
+        # (layouts, dimensions): position of each dimension in memory, minor to major: its slot if
+        # the layout sets the dimension, else MAX_RANK + its position in the program's layout
         positions = positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
             positions[rows, given[rows, slot]] = slot
+        # count the pairs of dimensions whose order differs from that in the best layout
         before = positions[:, first] < positions[:, second]
         is_there = second < tensors.ranks[layouts.node][:, None]
         swaps += ((before != before[best[layouts.node]]) & is_there).sum(axis=1)
@@ -100,7 +102,8 @@ def copied_bytes(graph: Graph) -> np.ndarray:
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:
-    """Return padding / unpadded bytes (configs,) of what configurable nodes read and write."""
+    """Return padding bytes over real bytes (configs,) of the tensors that configurable nodes read
+    and write."""
     column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
     return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
@@ -113,7 +116,8 @@ def violation_ratio(graph: Graph) -> np.ndarray:
 
 def graph_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns), comparable only within this graph.
-    Layout: one-hot columns for each configurable node and slot. Tile: as in shared_vectors."""
+    Layout: one-hot columns for each slot of the configurable nodes whose value varies. Tile: as in
+    shared_vectors."""
     if graph.collection.kind == "tile":
         return shared_vectors(graph)
     slots = graph.layouts.expand().reshape(graph.num_configs, -1)

@@ -1,4 +1,4 @@
-"""Compute node features that the competition's 140 lack; list the guesses of a lifted program.
+"""Compute node features that the competition's 140 do not include; list a lifted program's guesses.
 
 The table has a row per node, in the order of Graph.node_features, so the two can be joined. It
 needs the program's protobuf, which is a separate download in the competition. A lifted program is
@@ -99,6 +99,7 @@ def write_module_tables(records: Iterable[Record], path: Path) -> int:
 
 
 def _describe(instruction: Any, operands: Sequence[Any]) -> list[int]:
+    """Return the values of FEATURES for an instruction. `operands`: the shapes of its operands."""
     ranks = [len(shape.dimensions) for shape in operands]
     return [
         *_describe_dot(instruction, operands),

@@ -29,6 +29,7 @@ from solution.system.terminal import make_table
 RESULT = "the program's result"
 NAMES = [feature.name for feature in FEATURES]
 RUN = NAMES.index("state_run")
+# by column of the state features: words for how an instruction is computed
 BY_LIBRARY = {
     NAMES.index("state_in_reduction"): "at once with a reduction",
     NAMES.index("state_in_pooling"): "at once with a pooling",

@@ -47,7 +47,7 @@ from solution.training.executors.base import Executor
 PICTURE = "search.png"
 VERIFYING = 0.3  # share of the time limit that is kept for timing the winner again
 LEAST_VERIFYING = 20.0  # minimum number of seconds for timing the winner again
-BATCH = 4
+BATCH = 4  # number of configurations that are measured together
 MOST = 1000  # maximum number of measurements if only a time limit is given
 
 
@@ -57,12 +57,12 @@ class Settings:
 
     measurements: int | None = MEASURED
     seconds: float | None = None
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()  # kinds of configurations to search, of KINDS; empty: all
     seed: int = 0
     search: str = OURS  # a name in solution.choosing.methods.METHODS
     rounds: int = ROUNDS  # repetitions of the final comparison of the winner with the default
-    limits: Limits = Limits()
-    replace: bool = False
+    limits: Limits = Limits()  # of one compilation or one timing in a child process
+    replace: bool = False  # delete the folder's earlier search
     wanted: Wanted | None = None  # which program, if the file has several
     arguments: Path | None = None  # a file with the program's arguments
     each_copy: bool = False  # for a TPU: decide each copy of a repeated layer alone
@@ -81,9 +81,9 @@ class Chosen:
     name: str
     trials: list[Trial]
     reference: float  # nanoseconds of the compiler's default configuration
-    # A/B result of the winner; None: nothing but the default could be timed to the end
+    # A/B result of the winner; None: only the default could be timed to the end
     verdict: Verdict | None
-    configuration: str
+    configuration: str  # the winner, in words
     changes: str  # how the compiled winner differs from the compiled default, in words
     note: str  # what guided the search, in words
     seconds: float  # total duration, earlier sessions included
@@ -144,8 +144,10 @@ def open_journal(
     settings: Settings,
     take_back: Callable[..., None],
 ) -> Iterator[Journal]:
-    """Yield the journal of a search in a locked folder. The folder is made only now, because an
-    input that cannot be searched must leave it unchanged."""
+    """Yield the journal of a search in a locked folder; for `identity` and `earlier` see
+    `Journal.open`. If the settings say so, `take_back(folder, *names)` deletes the earlier result
+    first. The folder is made only now, because an input that cannot be searched must leave it
+    unchanged."""
     make_folder(folder)
     with locked(folder, "Wait for it, or choose another --out."):
         if settings.replace:
@@ -224,7 +226,8 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search; return all trials but the default's, also earlier ones, and what guided it."""
+        """Search; return all trials but the default's, also from earlier sessions, and `note` with
+        the number of earlier trials."""
         # The optimizer gets the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
@@ -273,7 +276,8 @@ class _Run:
         return Ended((winner, Verdict(**known["verdict"])), known["seconds"])
 
     def _write_files(self, ended: Ended) -> Sequence[Path]:
-        """Write a faster winner's files and return their paths, or delete an earlier result's."""
+        """Write the winner's files if it is faster than the default, and return their paths;
+        otherwise delete the files of an earlier result."""
         if ended.found is None or not ended.found[1].is_gain:
             take_back(self._folder)
             return ()
@@ -298,7 +302,8 @@ class _Run:
 def identify_search(
     bundle: Bundle | None, space: ProgramSpace, settings: Settings
 ) -> dict[str, Any]:
-    """Return what must be equal for a search to be resumed, except for the program and machine."""
+    """Return the values that must be equal for a search to be resumed; the program and the machine
+    are not among them."""
     files = bundle and repr(sorted(bundle.record.files.items())).encode()
     options = {"options": ", ".join(space.option_choices)} if space.option_choices else {}
     return {

@@ -1,7 +1,8 @@
 """Choose a configuration of one program for a TPU, by the estimates of its compiler.
 
 Nothing is measured: the result says what the compiler estimates. `verify.py`, which is written
-beside the result, measures on a machine with the TPU; `take_verdict` takes its outcome back.
+beside the result, measures on a machine with the TPU; `take_verdict` stores its measurements in the
+search's record.
 """
 
 import math
@@ -44,9 +45,10 @@ from solution.system.terminal import say
 from solution.system.wording import spell
 
 TIME, MEMORY = "time", "memory"  # what a search minimises
-# How the copies of repeated layers are decided, as journals name it.
+# values of a journal's entry "layers": how layouts of the copies of a repeated layer are chosen
 COPIES_TOGETHER, EACH_ALONE = "decided once for all copies", "each decided alone"
-# In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
+# Finds, in the compiler's message about a program that does not fit in memory, the number and unit
+# of the bytes that the program needs, then of the bytes that the chip has.
 USED = re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -58,16 +60,16 @@ class Estimated:
     name: str
     target: str
     goal: str  # TIME or MEMORY
-    trials: list[Trial]  # without the default's
+    trials: list[Trial]  # all trials except the default's
     default: Trial
     best: Trial | None  # None: nothing better than the default was found
-    configuration: str
+    configuration: str  # the best, in words
     # None: nothing better was found, or the default or the best has no estimate
     savings: Savings | None
     note: str  # what guided the search, and what verify.py cannot do; in words
     seconds: float  # total duration, earlier sessions included
     limit: int  # bytes of the chip's memory
-    measured: list[dict[str, Any]] = field(default_factory=list)  # what verify.py found
+    measured: list[dict[str, Any]] = field(default_factory=list)  # records of verify.py's runs
     files: list[Path] = field(default_factory=list)
 
     def sentence(self) -> str:
@@ -119,18 +121,18 @@ def choose_for_tpu(
 ) -> Estimated:
     """Find a configuration of a file's program that the compiler of `settings.target`, a TPU,
     estimates better in `goal`, TIME or MEMORY, guided by the bundle's models, if any. Raises
-    InputError if the target cannot be used, or the default is refused, or there is not one
-    program."""
+    InputError if the target cannot be used, the file does not hold exactly one program, or the
+    default's time or memory (the goal) is unknown because the compiler refuses it."""
     check_installed()
     check_kinds(settings.kinds)
     assert isinstance(settings.target, TpuTarget)
     settings.target.check(TILES if TILES in settings.kinds else "")
-    # a cluster stays open for all compilations
+    # keep a cluster open for all compilations
     cluster = settings.nodes.open() if settings.nodes else nullcontext()
     with cluster, settings.target.open_workers(settings.limits) as workers:
         program = choose.read_program(path, workers.compiling, settings)
         space = make_search_space(program, settings.kinds, each_copy=settings.each_copy)
-        # an unknown type is an error now and not after the search
+        # raise InputError for a parameter's unknown type now, not after the search
         tpu_files.describe_parameters(space)
         proposer, note = choose.open_search(bundle, space, settings)
         identity = _identify(space, bundle, settings, goal)
@@ -183,7 +185,8 @@ def find_memory(answer: Answer) -> int | None:
 
 
 def find_limit(trials: Sequence[Trial], target: TpuTarget) -> int:
-    """Return the bytes of the chip's memory: as a refusal states them, else by the generation."""
+    """Return the bytes of the chip's memory: as a trial's out-of-memory message states them,
+    otherwise those of the TPU generation."""
     stated = (USED.search(trial.note) for trial in trials)
     return next(
         (round(float(found[3]) * UNITS[found[4]]) for found in stated if found),
@@ -204,7 +207,8 @@ class _Run:
         goal: str,
         tell: Tell,
     ) -> None:
-        """Compile the default unless an earlier session did; InputError if refused and needed."""
+        """Compile the default configuration unless an earlier session did. Raises InputError if
+        that does not give its time or memory, the goal."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
@@ -229,7 +233,7 @@ class _Run:
             journal.trials[name] = default
             journal.write()
         self._default = default
-        if default.nanoseconds is not None:  # a refused program's compilation was not complete
+        if default.nanoseconds is not None:  # the compilation of a refused program stopped early
             self._duration.begin(default.processor_seconds or 0.0, default.passes_seconds or 0.0)
         if is_new and self._duration.is_known:
             say(self._duration.describe(space.program.name, self._processes))
@@ -283,7 +287,7 @@ class _Run:
 
     def _follow(self, trials: Sequence[Trial]) -> str:
         """Return how long the rest of the search will take, in words for the progress line; say
-        once on standard output if that is far from what was said at first."""
+        once on standard output if that differs much from the first estimate."""
         duration = self._duration
         if not duration.is_known:
             return ""
@@ -291,15 +295,16 @@ class _Run:
             duration.add(trial.processor_seconds or 0.0)
         if words := duration.correct(self._space.program.name, self._processes):
             say(words)
-        # the pace of this session includes proposing, and other programs on this machine
+        # The measured pace includes the optimizer's time and the load by other programs.
         spent, pace = self._estimates.processor_seconds, 1 / self._processes
         if spent > 1:
             pace = (time.monotonic() - self._begin) / spent
         return f", about {spell(duration.left * pace)} left"
 
     def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the best trial; None if it is less than 0.5% better than the default. One that
-        fits beats one that does not; of equal memory, the smaller estimate wins."""
+        """Return the trial with the smallest value; of equal memory, one that fits wins, then the
+        smaller estimate. None if it is less than 0.5% better than the default, unless it fits and
+        the default does not."""
         known = [trial for trial in trials if not math.isnan(self._value(trial))]
         ranks = {t.name: (self._value(t), t.nanoseconds is None, t.nanoseconds or 0) for t in known}
         best = min(known, key=lambda trial: ranks[trial.name], default=None)
@@ -310,7 +315,8 @@ class _Run:
         return best if fits or is_better else None
 
     def _compare(self, best: Trial | None) -> Savings | None:
-        """Return what the best configuration changes; both programs are in the compiler's cache."""
+        """Return the changes from the default to the best program; None if one has no estimate.
+        Both programs are in the compiler's cache."""
         if best is None or best.nanoseconds is None or self._default.nanoseconds is None:
             return None
         self._tell("comparing the compiled programs")
@@ -337,7 +343,8 @@ class _Run:
         )  # fmt: skip
 
     def _hand_over(self, result: Estimated) -> list[Path]:
-        """Write the result into the journal, and the best one's files; return their paths."""
+        """Write the result into the journal. Write the best configuration's files and return their
+        paths; without one, delete the files of an earlier result."""
         journal, best = self._journal, result.best
         if best is None:
             journal.result = {"winner": None, "choice": None, "measured": []}
@@ -346,7 +353,7 @@ class _Run:
             return []
         config = np.array(best.config, np.int32)
         choice = tpu_files.identify_choice(self._space, config, self._target.name)
-        # what was measured stays as long as the choice does
+        # keep verify.py's measurements if the chosen configuration is still the same
         earlier = journal.result or {}
         if earlier.get("choice") == choice:
             result.measured.extend(earlier["measured"])
@@ -374,7 +381,7 @@ def _record(trial: Trial) -> dict[str, Any]:
 
 
 def _find_limits_of_verification(space: TpuSpace) -> Iterator[str]:
-    """Yield in sentences what verify.py does not do for a program."""
+    """Yield a sentence for each limit of verify.py that concerns the program."""
     checked = check_module(space.program.plain)
     if not isinstance(checked, str) and checked.devices.count > 1:
         yield (
@@ -391,7 +398,7 @@ def _find_limits_of_verification(space: TpuSpace) -> Iterator[str]:
 def _identify(
     space: TpuSpace, bundle: Bundle | None, settings: choose.Settings, goal: str
 ) -> dict[str, Any]:
-    """Return what must be equal for a search to be resumed; the machine does not matter."""
+    """Return the values that must be equal for a search to be resumed, on any machine."""
     return {
         **choose.identify_search(bundle, space, settings),
         "program": space.program.module_digest,

@@ -2,8 +2,8 @@
 
 Settings that act on the whole program (compile options) are tried first, each applied to the
 fastest configuration so far: one may halve the time, and random configurations rarely contain it.
-Where the scores tell much, as for a TPU's layouts, settings are every second configuration instead.
-A setting that left the estimate exactly as it was is not tried again with other layouts.
+For a TPU's layouts, where the scores are good, only every second configuration is such a setting.
+A setting that did not change the estimate at all is not tried again with other layouts.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
 candidates. The configurations of a batch are chosen one by one: each choice assumes that the
@@ -21,25 +21,26 @@ from solution.collecting.space import Prior, Space, find_candidates, name_config
 
 # kernel lengths of the surrogate's members, in median distances between configurations
 LENGTHS = (1.0, 4.0)
-NOISES = (0.02, 0.3)
+NOISES = (0.02, 0.3)  # variances of a measurement, in units of the deviations' variance
 # {kind of configuration: (slope of log runtimes over the scores, standard deviation around that
-# line)}: medians over programs that were predicted out of fold. "copies" is what a TPU's layout
-# rules predict without learning: medians over estimates of 18 programs for a TPU v3.
+# line)}: medians over programs that were predicted out of fold. "copies" are layouts scored by the
+# costs of copies and padding, which a TPU's layout rules predict without learning: medians over
+# estimates of 18 programs for a TPU v3.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03), "copies": (0.18, 0.10)}
 UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
 # prior weight of the hypothesis that the scores are useless: for programs like the training
 # programs, then for other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
-COPIES_DOUBT = 0.3  # of the costs of copies, which order a TPU's estimates with tau 0.8
+COPIES_DOUBT = 0.3  # the same for the kind "copies": Kendall's tau of costs and estimates is 0.8
 # one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
-# the same for layouts of a TPU: where their costs mislead, as in small products of a loop, random
-# ones find what is faster
+# the same for the kind "copies": where the costs mislead, as for small products in a loop, random
+# candidates find faster configurations
 EXPLORED_BY_COPIES = 4
-ENOUGH_NEUTRAL = 3  # choices of one option without any effect, after which no other is tried
+ENOUGH_NEUTRAL = 3  # after this many choices of an option without effect no other one is tried
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
-PARENTS = 4
+PARENTS = 4  # number of configurations whose neighbours are candidates
 # number of random configurations from which the scales of scores and of distances are computed
 SAMPLE = 256
 STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that predicts failures
@@ -49,18 +50,19 @@ STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that 
 class Beliefs:
     """Prior weights of the surrogate's members, before anything is measured."""
 
-    kind: str = ""  # "layout" or "tile"; for other kinds the slope is not known
+    kind: str = ""  # "layout", "tile" or "copies"; for other kinds the slope is not known
     doubt: float = DOUBT  # prior weight of the members that ignore the scores
-    # names what each configuration (n, sites) is expected to compile to; None: that is not known
+    # returns, for each configuration (n, sites), a name of the program that it is expected to
+    # compile to; None: these programs are not known
     name_programs: Callable[[np.ndarray], Sequence[bytes]] | None = None
 
     def count_settings(self, done: int, count: int) -> int:
-        """Return how many of the next `count` measurements, after `done`, are of settings that were
-        not tried yet."""
+        """Return how many of the next `count` measurements try new settings of the whole program,
+        if any are left; `done` measurements came before."""
         return (done + count) // 2 - done // 2 if self.kind == "copies" else count
 
     def explores(self, number: int) -> bool:
-        """Return True if the measurement with a number, from 0, is of a random candidate."""
+        """Return True if measurement `number`, counted from 0, is of a random candidate."""
         often = EXPLORED_BY_COPIES if self.kind == "copies" else EXPLORED
         return number % often == FIRST_EXPLORED % often
 
@@ -108,9 +110,10 @@ class Guided(Proposer):
         return np.concatenate([self._choose(left, idle), first]) if left else first
 
     def _find_idle(self) -> set[tuple[int, int]]:
-        """Return the whole-program settings (site, choice) that left the time exactly as it was,
-        wherever they were measured with and without. If ENOUGH_NEUTRAL choices of an option did and
-        none did not, all of them count. A clock always changes the time; an estimate need not."""
+        """Return the whole-program settings (site, choice) without effect: every configuration
+        measured with and without the setting has exactly the same time. All choices of an option
+        count if ENOUGH_NEUTRAL of them have no effect and none has one. Only estimates can be equal
+        like this; measured times never are."""
         measured = [*zip(self.configs, self.times, strict=True)]
         time_of = {name_config(row): time for row, time in measured}
         changes: dict[tuple[int, int], bool] = {}
@@ -151,8 +154,8 @@ class Guided(Proposer):
         return pool[chosen]
 
     def _drop_equals(self, pool: np.ndarray, idle: Set[tuple[int, int]]) -> np.ndarray:
-        """Return one candidate for each program that none of the measured configurations has; all
-        candidates if there is none. The `idle` settings are set to their defaults."""
+        """Return one candidate for each expected program that was not measured yet, with `idle`
+        settings reset to their defaults; the unchanged pool if that leaves none."""
         name_programs = self._beliefs.name_programs
         if not len(pool) or (name_programs is None and not idle):
             return pool
@@ -189,7 +192,8 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """Return the surrogate's forecast, with the log times `believed` of `chosen` candidates."""
+        """Return the surrogate's forecast for all candidates, as if the `chosen` ones had been
+        measured with the log times `believed`."""
         known, times = self.configs[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,
@@ -201,7 +205,8 @@ class Guided(Proposer):
         return model.forecast(columns, scores)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return the ensemble's scores (n,), standardised by those of random configurations."""
+        """Return the ensemble's scores (n,), standardised by the mean and standard deviation of
+        random configurations' scores."""
         return (self._raw(configs) - self._center) / self._scale
 
     def _raw(self, configs: np.ndarray) -> np.ndarray:
@@ -241,6 +246,7 @@ class ByOrder(Proposer):
 
 
 def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray:
+    """Return distances (n,) to the nearest of `others`, in units of sqrt(unit); 1 without any."""
     if not len(others):
         return np.ones(len(columns))
     return np.asarray(np.sqrt(squared_distances(columns, others)).min(axis=1) / np.sqrt(unit))

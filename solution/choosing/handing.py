@@ -52,9 +52,10 @@ def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, An
 def hand_over(
     space: ProgramSpace, config: np.ndarray, folder: Path, facts: dict[str, Any]
 ) -> tuple[Path, Path]:
-    """Write and return `choice.json` (layouts, and options for
-    `lowered.compile(compiler_options=...)` and XLA_FLAGS' `--xla_backend_extra_options`) and
-    `chosen.pb` (the module with the layouts, for `fastslow collect` and XLA's tools)."""
+    """Write two files and return their paths: `choice.json` (layouts, options for
+    `lowered.compile(compiler_options=...)` and for XLA_FLAGS' `--xla_backend_extra_options`, and
+    `facts`), and `chosen.pb` (the module with the layouts, for `fastslow collect` and XLA's
+    tools)."""
     module, flags = space.prepare(config)
     record = {
         "compiler_options": dict(flags.options),
@@ -75,7 +76,8 @@ def take_back(folder: Path, *others: str) -> None:
 
 
 def describe_changes(before: bytes, after: bytes) -> str:
-    """Say of which opcodes the serialized module `after` has more or fewer instructions."""
+    """Describe which opcodes the module `after` has more or less often than the module `before`;
+    both are serialized."""
     first, second = _count(before), _count(after)
     changed = [name for name in TELLING if first[name] != second[name]]
     if not changed:
@@ -105,7 +107,7 @@ def draw_search(
     done: str = "measured",
 ) -> None:
     """Plot, as PNG, each trial's time or memory over the default's (`ratios`, NaN: failed) and the
-    best so far, with what was done."""
+    best so far. `quantity` ("time") and `done` ("measured") are words for the labels."""
     from matplotlib.figure import Figure  # slow to import
 
     best = np.fmin.accumulate(np.where(np.isfinite(ratios), ratios, np.inf))

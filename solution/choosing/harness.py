@@ -32,7 +32,7 @@ PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
 DEFAULT, WINNER = "default", "winner"  # names of executables
-# copies of each executable in a repetition; the fastest counts, because addresses change the time
+# copies of each executable in a repetition; the fastest counts, as memory addresses change the time
 COPIES = 3
 
 
@@ -50,9 +50,9 @@ class Harness:
     def __init__(
         self, space: ProgramSpace, workers: Workers, seed: int = 0, reference: float | None = None
     ) -> None:
-        """Compile and load the program in its default configuration. Times are scaled to its
-        nanoseconds in an earlier session of the search (`reference`), if any. Raises InputError if
-        it cannot be compiled."""
+        """Compile and load the program in its default configuration. `reference`: the default's
+        nanoseconds in an earlier session of the search, to which all times are scaled; None: time
+        it now. Raises InputError if the program cannot be compiled."""
         self._space, self._workers = space, workers
         self._generator = np.random.default_rng(seed)
         self._builder = Builder(
@@ -80,9 +80,10 @@ class Harness:
         ]  # fmt: skip
 
     def verify(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> tuple[Trial, Verdict] | None:
-        """Time the fastest trials again; return the winner and its A/B result against the default,
-        each from further runs, so that no selection biases it. None if no other trial has a time,
-        or a process dies."""
+        """Time the fastest trials again to find the winner, then time the winner and the default in
+        `rounds` repetitions; return the winner and its A/B result. Each step uses new runs, so that
+        the selection does not bias the result. None if only the default has a time, or a process
+        dies."""
         default = name_config(self._space.default)
         timed = [t for t in trials if t.nanoseconds and t.name != default]
         finalists = sorted(timed, key=lambda t: t.time)[:FINALISTS]
@@ -146,8 +147,8 @@ class Harness:
         self._deaths[name] = f"died while it was timed: {reason}"
 
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
-        """Time named executables: {name: nanoseconds}, scaled by the default's; none of those that
-        cannot run (`_deaths`)."""
+        """Return {name: nanoseconds} of named executables, scaled by the default's time in the same
+        batch. Executables that cannot run are left out (see `_deaths`)."""
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
             if executable:
@@ -162,7 +163,8 @@ class Harness:
         }
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
-        """Run executables in passes of random order; return smallest times, {} if one kills."""
+        """Run executables in passes of random order; return {name: smallest nanoseconds}, or {} if
+        an executable kills the process."""
         least, most = (LEAST_FINAL, FINAL_PASSES) if is_final else (LEAST_PASSES, PASSES)
         deadline = time.monotonic() + (FINAL_SECONDS if is_final else PASS_SECONDS)
         smallest = dict.fromkeys(names, np.inf)
@@ -178,7 +180,8 @@ class Harness:
         return smallest
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
-        """Return smallest times of default and winner in a new process; None if it dies."""
+        """Return the smallest nanoseconds of the default and of the winner, timed in a new process;
+        None if the process dies."""
         self._workers.timing.end()
         keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
         try:

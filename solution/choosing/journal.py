@@ -66,8 +66,9 @@ class Journal:
     def open(
         cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
     ) -> "Journal":
-        """Open, or create, the folder's journal for `identity`, whose entries `earlier` older
-        journals lack. Raises InputError if it is another search's, or damaged."""
+        """Open the folder's journal, or create one for the search with this `identity`. `earlier`:
+        values of entries of the identity that older journals lack. Raises InputError if the journal
+        is damaged or belongs to another search."""
         make_folder(folder)
         remove_leftovers(folder)
         path = folder / RECORD
@@ -80,7 +81,7 @@ class Journal:
 
     @classmethod
     def reopen(cls, folder: Path) -> "Journal":
-        """Open a folder's journal, whatever its search; InputError if missing or damaged."""
+        """Open the journal of any search in a folder; InputError if it is missing or damaged."""
         state = _read(folder / RECORD)
         trials = {trial.name: trial for trial in state["trials"]}
         return cls(folder, state["identity"], trials, state["result"])

@@ -53,13 +53,13 @@ class Tpe(Proposer):
         for row in proposed:
             trial = self._study.ask(self._distributions)
             row[self._free] = [trial.params[str(site)] for site in self._free]
-            # close the trial without a time; `tell` adds what was measured as another trial
+            # close the trial without a time; `tell` adds the measured time as another trial
             self._study.tell(trial, state=TrialState.FAIL)
         return proposed
 
 
 class Process(Proposer):
-    """Scikit-learn's Gaussian process with expected improvement; it knows no model's scores."""
+    """Scikit-learn's Gaussian process with expected improvement, without a model's scores."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)

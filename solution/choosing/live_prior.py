@@ -1,8 +1,8 @@
-"""Order a program's configurations before any is compiled: the search's prior.
+"""Score a program's configurations before any is compiled: the search's prior.
 
-A bundle, which is a packed ensemble of trained models, orders them for the target that its models
-have learned from. The layouts for a TPU are ordered by what copies and padding cost, which the
-rules of a TPU's layout assignment predict, unless the bundle has learned from that TPU.
+The scores are those of a bundle, a packed ensemble of trained models, if its models learned from
+the target. Layouts for a TPU that the bundle did not learn from are scored by the costs of copies
+and padding, which the rules of a TPU's layout assignment predict.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,9 +39,9 @@ UNLED = "No model of these configurations: the search learns from its measuremen
 
 @dataclass(frozen=True, eq=False)
 class LivePrior:
-    """A bundle's scores of the program's configurations, and how much the search trusts them."""
+    """Scores of the program's configurations, and how much the search trusts them."""
 
-    score: Prior | None  # None: the bundle has no model for this kind of configuration
+    score: Prior | None  # None: no model for this kind of configuration, or none is used
     beliefs: Beliefs
     note: str  # what guides the search, in words
 
@@ -81,7 +81,7 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
 
 
 class CopyCosts:
-    """What a TPU's layout rules say of configurations: the costs of copies and padding, and which
+    """Predicts by a TPU's layout rules the costs of copies and padding of configurations, and which
     configurations compile to the same program."""
 
     def __init__(self, space: ProgramSpace) -> None:
@@ -90,20 +90,22 @@ class CopyCosts:
         self._look_up = _remember(self._compute)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return the costs (n,) of configurations (n, sites), less the default's, as a share of the
-        bytes of all tensors."""
+        """Return the costs (n,) of configurations (n, sites) minus the default's cost, as shares of
+        the bytes of all tensors."""
         return np.array([cost for cost, _ in self._look_up(configs)])
 
     def name_programs(self, configs: np.ndarray) -> list[bytes]:
-        """Return for each configuration (n, sites) a name of what it is expected to compile to."""
+        """Return for each configuration (n, sites) a name of the program that it is expected to
+        compile to; configurations with equal names compile to the same program."""
         options = configs[:, len(self._space.layout_sites) :]
         found = zip(self._look_up(configs), options, strict=True)
         return [b"%d " % state + row.tobytes() for (_, state), row in found]
 
     def _compute(self, configs: np.ndarray) -> list[tuple[float, int]]:
-        # The table has only those instructions whose state differs between its configurations. So
-        # the default is the first, and sums over instructions are differences from it. Computations
-        # in which no configuration sets a layout are inlined: the second one sets all.
+        # The state table lists only instructions whose state differs between its configurations.
+        # Two reference configurations come first. The first is the default, which is subtracted
+        # from all sums over instructions. The second sets all layouts, because computations in
+        # which no configuration sets a layout are inlined.
         everything = np.where(self._space.sizes > 1, 1, self._space.default)
         references = np.stack([self._space.default, everything]).astype(configs.dtype)
         layouts = self._space.layouts(np.concatenate([references, configs]))
@@ -130,7 +132,8 @@ def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
-    """Return a function that scores tiles, and the library's product by their mean."""
+    """Return a function that scores configurations of a matrix product by their tiles. Choice 0,
+    the library's product without a tile, gets the mean score of all tiles."""
     tiles = make_collected_space(space.program, TILES)
     assert tiles.members is not None
     runs = [tiles.make_run(config, 1) for config in tiles.members]

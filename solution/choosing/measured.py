@@ -1,4 +1,4 @@
-"""Take what verify.py measured on a TPU back into the record of the search."""
+"""Store verify.py's measurements on a TPU in the record of the search."""
 
 import math
 from pathlib import Path
@@ -18,8 +18,8 @@ KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
 
 def take_verdict(path: Path, out: Path | None) -> str:
     """Store a file of verify.py in the record of its search (in `out`, beside the file, or
-    chosen/NAME); return the verdict in words, recomputed from the times. Raises InputError if the
-    file is another one, or no search there has its configuration as result."""
+    chosen/NAME); return the verdict in words, recomputed from the times. Raises InputError if
+    verify.py did not write the file, or the search's result is another configuration."""
     found = _read(path)
     folder = out or (path.parent if (path.parent / RECORD).is_file() else None)
     folder = folder or Path("chosen") / Path(found["program"]).name
@@ -44,7 +44,7 @@ def take_verdict(path: Path, out: Path | None) -> str:
 
 
 def describe_measured(measured: dict[str, Any]) -> str:
-    """Return in words what verify.py found on a device."""
+    """Return verify.py's result on a device, in words."""
     if measured["defect"]:
         return f"On {measured['device']}: do not use the configuration: {measured['defect']}."
     return f"Measured on {measured['device']}: {judge_rounds(measured).sentence()}"
@@ -56,7 +56,7 @@ def judge_rounds(measured: dict[str, Any]) -> Verdict:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content of the file; raise InputError if it is another one."""
+    """Return the content of the file; raise InputError if verify.py did not write it."""
     try:
         found = read_json(path, EXPECTED)
     except OSError as error:
@@ -74,7 +74,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _are_times(value: Any, *, is_empty: bool) -> bool:
-    """Return True if the value is a list of two or more positive pairs; if `is_empty`, of none."""
+    """Return True if the value is a list of two or more pairs of positive numbers; with `is_empty`,
+    True if it is an empty list."""
     if is_empty:
         return bool(value == [])
     return (

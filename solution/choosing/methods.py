@@ -1,4 +1,4 @@
-"""Find an optimizer by name: this project's, and the baselines that it is compared with.
+"""Make an optimizer by its name: this project's, or a baseline that it is compared with.
 
 Four baselines are implemented here: genetic, annealing, beam, cross-entropy.
 """
@@ -13,21 +13,22 @@ from solution.collecting.space import Prior, Space
 from solution.system.errors import InputError
 from solution.system.names import suggest
 
-PARENTS = 8
+PARENTS = 8  # number of fastest configurations that Genetic crosses
 MUTATED = 0.7  # share of children that are mutated after crossing
 # first and last temperature: the share of slowdown that Annealing accepts with probability 1/e
 WARM, COLD = 0.1, 0.005
 COOLING = 48  # number of measurements until the temperature has fallen from WARM to COLD
-BEAM = 4
+BEAM = 4  # number of fastest configurations whose neighbours Beam proposes
 # CrossEntropy learns from this share of the timed configurations, the fastest; at least LEAST_ELITE
 ELITE, LEAST_ELITE = 0.25, 4
 # CrossEntropy adds this count to the counts of each parameter's values, in equal parts
 SMOOTHING = 1.0
-DEFAULT = 4.0  # CrossEntropy's pseudo-count of the default configuration; unused in a table
+# CrossEntropy's pseudo-count of the default configuration; unused if the space is a table
+DEFAULT = 4.0
 
 
 OURS, ORDER, PROCESS = "ours", "order", "gaussian-process"
-LED = (OURS, ORDER)
+LED = (OURS, ORDER)  # optimizers that use a model's scores
 _Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
 
 
@@ -125,8 +126,8 @@ def describe_unled(name: str) -> str:
 def make_proposer(
     name: str, space: Space, prior: Prior | None, beliefs: Beliefs, seed: int
 ) -> Proposer:
-    """Return a new optimizer, one of METHODS. `prior`: the model's scores, if any. `beliefs`: prior
-    weights, for ours. Raises InputError if it needs a model and there is none."""
+    """Return a new optimizer, `name` in METHODS. `prior`: the model's scores, if any. `beliefs`:
+    prior weights for OURS. Raises InputError if the optimizer needs scores and `prior` is None."""
     return METHODS[name](space, prior, beliefs, seed)
 
 

@@ -12,17 +12,17 @@ from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.training.executors.base import Executor, Needs, Task
 
-# {(target, limits): the estimator of this process}; a node's processes serve many tasks
+# {(target, limits): estimator}, kept because a process of a node runs many tasks
 _estimators: dict[tuple[str, Limits], Estimator] = {}
 
 
 @dataclass(frozen=True)
 class EstimateThere:
-    """A job for another machine: it compiles a module and returns the compiler's answer."""
+    """A job for a node of a cluster: compile a module and return the compiler's answer."""
 
     target: TpuTarget
     limits: Limits
-    libtpu: str  # the version that the machine must have
+    libtpu: str  # the version of libtpu that the node must have
 
     def __call__(
         self,
@@ -31,7 +31,7 @@ class EstimateThere:
         layouts: EntryLayouts | None,
         report: Report,
     ) -> Answer:
-        """Return the answer, see `Estimator.estimate`. Raises InputError if this machine cannot
+        """Return the answer, see `Estimator.estimate`. Raises InputError if this node cannot
         compile for the target or has another version of libtpu."""
         if (found := find_libtpu_version()) != self.libtpu:
             raise InputError(
@@ -44,7 +44,7 @@ class EstimateThere:
 
 
 class ClusterEstimator:
-    """Estimates like an Estimator, on the nodes of a cluster; each node has a cache of its own."""
+    """An Estimator that compiles on the nodes of a cluster; each node has its own cache."""
 
     def __init__(self, target: TpuTarget, limits: Limits, nodes: Executor) -> None:
         self.target = target

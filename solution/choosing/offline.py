@@ -20,6 +20,7 @@ from solution.serving.reading import read_graph, read_question
 from solution.serving.words import describe_configs
 from solution.system.errors import InputError
 
+# numbers of measurements after which `replay_file` reports the best
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -53,17 +54,20 @@ def make_table(graph: Graph) -> Table:
 
 
 def _tile_space(tiles: np.ndarray) -> Space:
-    """Return the space of tiles (members, features): a site (logarithm) for each varied size."""
+    """Return the space of tiles (members, features): a site for each size that varies, with the
+    coordinates log(1 + size)."""
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
     return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)
 
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
-    """Return the space of layouts `first` (members,): a site per varied tensor, and per option."""
+    """Return the space of the graph's configurations `first` (members,): a site for each tensor
+    whose layout varies, and for each compile option."""
     book = graph.layouts.select(first)
     # (members, nodes * 3, 6): layouts of all tensors of the configurable nodes
     tensors = book.expand().reshape(len(first), -1, MAX_RANK)
+    # one number per layout: its axes, -1 to 5, are the digits 0 to 6 in base 7
     codes = (tensors.astype(np.int64) + 1) @ (7 ** np.arange(MAX_RANK))
     node = np.repeat(np.arange(len(graph.configurable)), len(LAYOUT_TENSORS))
     varied = np.flatnonzero((codes != codes[0]).any(axis=0))
@@ -75,8 +79,9 @@ def _layout_space(graph: Graph, first: np.ndarray) -> Space:
 
 
 def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Space:
-    """Return a space whose members are the rows of `columns` (members, sites), the first the
-    default; `links` (links, 2) are neighbouring sites; numbers are sizes if `ordered`."""
+    """Return a space whose members are the rows of `columns` (members, sites); the first row is the
+    default. `links` (links, 2): pairs of neighbouring sites. `ordered`: the numbers in `columns`
+    are sizes; otherwise they are codes without an order."""
     if not columns.shape[1]:
         columns = np.zeros((len(columns), 1))
     found = [np.unique(column, return_inverse=True) for column in columns.T]
@@ -105,7 +110,7 @@ class Lookup:
 
 
 class TablePrior:
-    """A prior that looks up the scores (members,) of a table."""
+    """A prior that looks up known scores (members,) of the members of a table."""
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
         self._space = space
@@ -126,9 +131,10 @@ def replay_file(
     seed: int,
     search_by: str = OURS,
 ) -> str:
-    """Search in a graph file with runtimes, by a name in METHODS and the bundle's models, if any
-    (none for compile options), and describe the result. Raises InputError if the file has no
-    runtimes or one configuration, or the bundle no model."""
+    """Search in the known runtimes of a graph file, and describe the result. `search_by`: the
+    optimizer's name in METHODS. `bundle`: models that guide it, if any (unused for compile
+    options). Raises InputError if the file has no runtimes or only one configuration, or the bundle
+    has no model for it."""
     question = read_question(path, collection)
     graph = question.graph
     if question.made:  # generated configurations have no runtimes
@@ -162,7 +168,7 @@ def _describe_lead(name: str, ranking: Ranking | None) -> str:
 
 
 def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) -> Proposer:
-    """Return an optimizer guided by the ranking's scores; by none if `ranking` is None."""
+    """Return an optimizer guided by the ranking's scores; without scores if `ranking` is None."""
     if ranking is None:
         return make_proposer(name, table.space, None, Beliefs(), seed)
     prior = TablePrior(table.space, ranking.scores[table.first])

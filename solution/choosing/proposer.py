@@ -8,7 +8,7 @@ from solution.collecting.space import Space, draw_new, name_config
 
 
 class Proposer(ABC):
-    """An optimizer. What it asks for depends only on the space, the seed and the times it got."""
+    """An optimizer. It proposes by the space, the seed and the times it was told, nothing else."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         self.space = space

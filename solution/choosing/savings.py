@@ -1,8 +1,8 @@
 """Break the difference of two compiled programs' estimates down: copies and kernels that changed.
 
-Copies are matched by their shape and layouts, kernels by their canonical form; what both programs
-have in equal numbers did not change. The other kernels are paired by the instruction of the
-original program that they were compiled from. All numbers are estimates of the TPU's compiler.
+Copies are matched by their shape and layouts, kernels by their canonical form; matched ones did not
+change. The other kernels are paired by the instruction of the original program that they were
+compiled from. All numbers are estimates of the TPU's compiler.
 """
 
 from collections import Counter, defaultdict
@@ -23,8 +23,8 @@ SHOWN = 8  # maximum number of changes in a description
 
 @dataclass(frozen=True)
 class Change:
-    """A copy or kernel that one of two programs has, or that differs. Cycles (None: unknown) and
-    bytes count all trips of loops."""
+    """A copy or kernel that only one of two programs has, or a kernel that differs. Cycles (None:
+    unknown) and bytes count all trips of loops."""
 
     what: str  # COPY or KERNEL
     how: str  # GONE, NEW or CHANGED
@@ -57,12 +57,12 @@ class Savings:
 
     @property
     def rest(self) -> float:
-        """Return the part of the total that no change explains: waiting for copies beside kernels,
-        and branches of which the longest counts."""
+        """Return the part of the total that no change explains: waiting for copies that run beside
+        kernels, and conditionals, of which only the longest branch counts."""
         return self.total - sum(change.share or 0.0 for change in self.changes)
 
     def lines(self) -> list[str]:
-        """Return the description: the largest changes, the sum of the others, the rest."""
+        """Return lines of text: the largest changes, the sum of the other ones, and `rest`."""
         large = [c for c in self.changes if c.share is None or abs(c.share) >= LEAST_SHARE][:SHOWN]
         others = [c for c in self.changes if c not in large]
         found = [change.describe() for change in large]
@@ -83,8 +83,8 @@ def compare_compiled(
     estimates: tuple[float, float],
     target: TpuTarget,
 ) -> Savings:
-    """Return what differs between the compiled default and another configuration, and in their
-    `estimates` (nanoseconds)."""
+    """Return the changes from the compiled default to another configuration, and how much they
+    save. `estimates`: nanoseconds of the default and of the other."""
     chip, whole = CHIPS[target.generation], estimates[0]
     changes = [*_compare_copies(default, other, chip, whole),
                *_compare_kernels(default, other, chip, whole)]  # fmt: skip
@@ -116,7 +116,8 @@ def _group_copies(program: CompiledProgram) -> dict[Any, list[Copy]]:
 def _describe_copy(
     copy: Copy, how: str, program: CompiledProgram, kernel: Kernel | None, chip: Chip, whole: float
 ) -> Change:
-    """Describe a copy in only one program; `kernel` is its own, None: it runs beside kernels."""
+    """Describe a copy that only one program has. `kernel`: the kernel that copies; None: the copy
+    runs beside kernels."""
     sources = {tensor.name: tensor.source for tensor in program.tensors}
     share = None
     if kernel is not None and not copy.is_beside:
@@ -145,7 +146,8 @@ def _compare_kernels(
 
 
 def _list_unequal(program: CompiledProgram, other: CompiledProgram) -> dict[Any, list[Kernel]]:
-    """Return the kernels that `other` lacks, by original instruction and kind; copies excluded."""
+    """Return the kernels that `other` lacks, {(original instruction, kind): kernels}; kernels that
+    copy are excluded."""
     left = Counter((kernel.key, kernel.trips) for kernel in other.kernels)
     found: dict[Any, list[Kernel]] = defaultdict(list)
     for kernel in program.kernels:

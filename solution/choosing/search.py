@@ -14,7 +14,7 @@ from solution.choosing.proposer import Proposer
 from solution.collecting.space import name_config
 
 MEASURED = 24  # default number of measurements, if no time limit is given either
-COMPILED = 48  # default number of compilations for a TPU, whose compiler estimates
+COMPILED = 48  # default number of configurations that a TPU's compiler estimates
 
 
 class Measurer(Protocol):
@@ -43,7 +43,7 @@ def search(
 ) -> list[Trial]:
     """Search until the budget is spent or no configuration is left; return the trials in order. A
     resumed search asks in the same order and gets the journal's times. `tell` gets all trials after
-    each batch; `value` is what the search minimises, NaN for a failed trial."""
+    each batch; `value` returns the number that the search minimises, NaN for a failed trial."""
     journal = journal or Journal.in_memory()
     trials: list[Trial] = []
     while len(trials) < budget.measurements and _spent(trials) < budget.seconds:

@@ -22,7 +22,7 @@ from solution.collecting.space import squared_distances
 LEVEL = 1e4  # variance of the unknown level of log runtimes, in units of the deviations' variance
 # the prior variance counts as much as 2 * PRIOR_MEASUREMENTS measured runtimes
 PRIOR_MEASUREMENTS = 1.0
-SMALLEST = 1e-9
+SMALLEST = 1e-9  # smallest variance; also added to the kernel's diagonal, so that it is invertible
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Forecast:
     weights: np.ndarray  # (members,) posterior weights, which sum to 1
     means: np.ndarray  # (members, n) means of log runtimes
     deviations: np.ndarray  # (members, n) scales of the t distributions of log runtimes
-    freedom: float
+    freedom: float  # degrees of freedom of the t distributions
 
     @property
     def mean(self) -> np.ndarray:
@@ -82,22 +82,27 @@ class Surrogate:
         # (members, measured): log runtimes minus slope times score
         residual = times - self._slopes * scores
         self._center = residual.mean(axis=1, keepdims=True)
+        # (members, measured, 1): centred residuals, whitened by the Cholesky factor
         self._white = self._solve((residual - self._center)[:, :, None])
         self._scale, self._weights = self._weigh(len(times))
 
     def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
         """Predict log runtimes from features (n, columns) and standardised prior scores (n,)."""
+        # posterior mean m(x) + k(x)' K^-1 r and variance k(x, x) - k(x)' K^-1 k(x)
         cross = self._solve(self._kernel(columns))
         means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
         variance = np.maximum(1 + LEVEL - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the deviations' variance scale and the posterior weights, (members,) each."""
+        """Return the estimated variances of the deviations and the posterior weights, (members,)
+        each."""
         expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
         scale = expected * (2 * PRIOR_MEASUREMENTS + misfit) / self._freedom
+        # log marginal likelihood of a Student t process, without a constant; a: PRIOR_MEASUREMENTS
+        # -log(det(factor)) - count/2 log(expected) - (2a + count)/2 log(1 + misfit / 2a)
         logarithm = np.log(np.diagonal(self._factor, axis1=1, axis2=2)).sum(axis=1)
         evidence = -logarithm - count / 2 * np.log(expected) - self._freedom / 2 * np.log1p(
             misfit / (2 * PRIOR_MEASUREMENTS)

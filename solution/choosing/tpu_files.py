@@ -90,7 +90,8 @@ def describe_parameters(space: ProgramSpace) -> list[tuple[list[int], str]]:
 
 
 def _list_arguments(space: ProgramSpace) -> dict[str, Any]:
-    """Return arguments to store, by parameter: the file's, and small drawn ones."""
+    """Return {parameter number: argument} to store: arguments that the program's file gives, and
+    drawn ones if all arguments together take at most MOST_DRAWN_BYTES."""
     program = space.program
     size = sum(
         prod(sizes) * find_dtype(shape, program.name).itemsize

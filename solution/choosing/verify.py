@@ -34,12 +34,12 @@ from scipy import stats
 DEFAULT, CHOSEN, CHOICE, ARGUMENTS = "default.pb", "chosen.pb", "choice.json", "arguments.npz"
 VERDICT = "verdict.json"
 PROGRAMS = ("default", "chosen")
-# These numbers are those of `fastslow choose` on a CPU: harness.py, timing.py and verdict.py.
+# `fastslow choose` uses the same numbers on a CPU, in harness.py, timing.py and verdict.py.
 ROUNDS, COPIES = 6, 3
 PASSES, LEAST_PASSES, PASS_SECONDS = 30, 4, 5.0
 VISIT_NANOSECONDS, MIN_RUNS, MAX_RUNS, WARM_UPS = 4_000_000, 2, 20, 2
 CONFIDENCE, LEAST_GAIN = 0.95, 1.005
-# minimum relative tolerance; minimum tolerance in roundings of the type
+# minimum relative tolerance; minimum tolerance as a multiple of the type's rounding
 TOLERANCE, ROUNDINGS = 1e-3, 16
 # if the rounding of a type is larger, as of 8-bit floats, the rounding is the tolerance
 NARROW = 2.0**-6
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def read_choice(folder: Path) -> dict[str, Any]:
-    """Return the content of choice.json; end if a file is missing or another one."""
+    """Return the content of choice.json; exit if a file is missing or its checksum is wrong."""
     for name in (DEFAULT, CHOSEN, CHOICE):
         if not (folder / name).is_file():
             sys.exit(f"{folder / name}: there is no such file. Copy the whole folder of `choose`.")
@@ -98,7 +98,7 @@ def read_choice(folder: Path) -> dict[str, Any]:
 
 
 def call(*words: object) -> dict[str, Any]:
-    """Run this file in a new process; return what it writes. End if it fails."""
+    """Run this file in a new process and return the JSON reply that it writes. Exit if it fails."""
     with tempfile.TemporaryDirectory(prefix="verify-") as folder:
         path = Path(folder) / "reply.json"
         command = [sys.executable, __file__, *map(str, words), str(path)]
@@ -126,7 +126,8 @@ def describe(record: dict[str, Any]) -> str:
 
 
 def open_device() -> tuple[Any, str]:
-    """Return jax's client and the clock, cpu (of a process restarted on one core) or wall."""
+    """Return jax's client and the clock's name, "cpu" or "wall". On a CPU, first restart this
+    process on one core."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     jax.config.update("jax_enable_compilation_cache", False)
     client = get_backend()
@@ -142,7 +143,7 @@ def open_device() -> tuple[Any, str]:
 
 
 def load(client: Any, folder: Path, scratch: Path, name: str) -> Any:
-    """Return a program as an executable: the serialized one if there is one, else compiled."""
+    """Return a program's executable: the one stored in `scratch` if any, otherwise compile it."""
     devices = _jax.DeviceList((client.local_devices()[0],))
     kept = scratch / f"{name}.executable"
     if kept.exists():
@@ -159,8 +160,8 @@ def load(client: Any, folder: Path, scratch: Path, name: str) -> Any:
 
 
 def add_backend_options(options: Any, backend: dict[str, str]) -> Any:
-    """Return compile options with entries of xla_backend_extra_options. Protobuf fields: executable
-    build options and debug options (3), the map (500)."""
+    """Return compile options with entries of xla_backend_extra_options. Protobuf field numbers: 3
+    for the executable build options, in them 3 for the debug options, in them 500 for the map."""
     pairs = [write(1, key.encode()) + write(2, text.encode()) for key, text in backend.items()]
     debug = b"".join(write(500, pair) for pair in pairs)
     whole = options.SerializeAsString() + write(3, write(3, debug))
@@ -179,7 +180,7 @@ def varint(number: int) -> bytes:
 
 
 def read_arguments(folder: Path) -> list[np.ndarray]:
-    """Return an array per parameter: from arguments.npz, or random; integers are small."""
+    """Return an array per parameter: from arguments.npz, otherwise random (integers: 0 to 7)."""
     path, generator, found = folder / ARGUMENTS, np.random.default_rng(0), []
     given = dict(np.load(path, allow_pickle=False)) if path.exists() else {}
     for number, (shape, name) in enumerate(read_choice(folder)["parameters"]):
@@ -251,7 +252,8 @@ def find_tolerance(dtype: np.dtype) -> float:
 
 
 def shake(array: np.ndarray) -> np.ndarray:
-    """Return floats that are randomly rounded up or down at the precision of products, or kept."""
+    """Return floats, each multiplied by 1 - COARSE, 1 or 1 + COARSE at random; other types as they
+    are."""
     if not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
         return array
     steps = np.random.default_rng(1).integers(-1, 2, array.shape)
@@ -259,7 +261,7 @@ def shake(array: np.ndarray) -> np.ndarray:
 
 
 def widen(array: np.ndarray) -> np.ndarray:
-    """Return numbers in the widest type of their kind."""
+    """Return floats as float64 and complex numbers as complex128; other types as they are."""
     if not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
         return array
     is_complex = jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
@@ -267,7 +269,8 @@ def widen(array: np.ndarray) -> np.ndarray:
 
 
 def find_sizes(expected: np.ndarray) -> np.ndarray:
-    """Return what tolerances are relative to: each number's size plus their root mean square."""
+    """Return the scale of tolerances: each number's absolute value plus the root mean square of all
+    finite ones."""
     sizes = np.abs(expected)
     finite = sizes[np.isfinite(sizes)]
     largest = float(finite.max(initial=0.0))
@@ -328,8 +331,9 @@ def make_round(folder: Path, scratch: Path, seed: int) -> dict[str, Any]:
 
 
 def visit(executable: Any, arguments: list[Any], platform: str, clock: str, count: int) -> float:
-    """Run a program once untimed, then `count` times; return the fastest run's nanoseconds or, on
-    an accelerator, where runs are started together because waiting costs time, their mean."""
+    """Run a program once untimed, then `count` times; return nanoseconds per run. On a CPU that is
+    the fastest run. On an accelerator it is the mean of runs that are started together, because
+    waiting for each run would cost time."""
     run(executable, arguments)
     if platform != "cpu":
         return measure(executable, arguments, clock, count)

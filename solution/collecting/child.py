@@ -31,8 +31,8 @@ class ProgramRequest(ChildRequest):
 
 @dataclass(frozen=True)
 class Open(ProgramRequest):
-    """Open a program: take arguments, compile the default, keep results. The reply's deviation says
-    how a second run differs."""
+    """Store the arguments, compile the default configuration, keep its results. Reply: Compiled,
+    whose deviation says how a second run differs. An empty module: only store the arguments."""
 
     module: bytes
     arguments: Sequence[np.ndarray]
@@ -60,7 +60,8 @@ class Look(SetRequest):
 
 @dataclass(frozen=True)
 class Sharpen(SetRequest):
-    """Tighten the tolerances for one set of arguments, as far as rounding allows. Reply: None."""
+    """Tighten the tolerances for one set of arguments, as far as rounding errors allow. Reply:
+    None."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,14 @@ class Drop(SetRequest):
 
 @dataclass(frozen=True)
 class Spoil(ProgramRequest):
-    """Compile the program's mutants, with errors made on purpose (mutants.py). Reply: None."""
+    """Compile the mutants: the program with deliberate errors, see mutants.py. Reply: None."""
 
     module: bytes
 
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Run the program with errors that `switches` selects. Reply: True if they are noticed."""
+    """Run the mutants that `switches` turns on. Reply: True if the comparison notices errors."""
 
     # (switches,) bool: True for mutants (deliberate errors, see mutants.py) that are on
     switches: np.ndarray
@@ -154,8 +155,8 @@ class Workshop:
         self._tolerances: list[list[float]] = []
         # for each set of arguments: a mask of the numbers not to compare, for each result
         self._doubtful: list[list[np.ndarray]] = []
-        self._can_jump = False
-        self._plain: Executable | None = None
+        self._can_jump = False  # see comparison.can_jump
+        self._plain: Executable | None = None  # the default configuration
         self._mutants: Executable | None = None
         self._loaded: dict[str, Executable] = {}
         self._answers: dict[type, Callable[[Any], Any]] = {
@@ -198,7 +199,8 @@ class Workshop:
         return self._look(Look(len(self._arguments) - 1))
 
     def _keep(self, placed: list[Any]) -> None:
-        """Run the default program; keep its results, their tolerances, and what not to compare."""
+        """Run the default configuration with a set of arguments; store its results, their
+        tolerances, and masks of the numbers not to compare."""
         plain = self._plain
         assert plain is not None
         self._expected.append(plain.run(placed))
@@ -287,8 +289,8 @@ class Workshop:
 
 
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
-    """Return a mask (runs,) of plausible CPU times, at least one if any is above 0. A virtual
-    machine may report almost 0, and the smallest time counts (timing.py)."""
+    """Return a mask (runs,) of plausible CPU times; one is True if any time is above 0. A virtual
+    machine may wrongly report almost 0, and the smallest time becomes the label (timing.py)."""
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 

@@ -27,12 +27,12 @@ MUCH_MORE = 1.5
 class Settings:
     """Settings of a program's collection."""
 
-    configs: int = 60
+    configs: int = 60  # number of correct configurations to collect
     seconds: float = 180.0  # time limit of a program
     seed: int = 0
     limits: Limits = Limits()
-    keep_flat: bool = False
-    replace: bool = False
+    keep_flat: bool = False  # write the graph even if its labels are useless
+    replace: bool = False  # delete an earlier collection of the program
     wanted: Wanted | None = None  # which programs of a file to collect; None: all
     arguments: Path | None = None  # file with the arguments, for a single program
     target: Target = CpuTarget()
@@ -56,7 +56,7 @@ class ProgramCollection:
         if settings.replace and folder.exists():
             remove(folder)
             records.remove_graph(destination, program.name)
-        # older journals lack both: the collection's name gives the kind, the target was the CPU
+        # entries that older journals lack: the kind by the collection's name, and the only target
         earlier = {"kind": collection(destination.collection).kind, "target": CPU}
         self.journal = Journal(folder, identity, earlier, settings.target.schema)
         self.journal.rename(lambda data: name_config(space.from_bytes(data)))
@@ -77,8 +77,8 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier session finished with as many configurations wanted (in old
-        journals: tried), unless it ran out of time and the limit is now MUCH_MORE times longer."""
+        """Return True if an earlier command finished, and wanted (in old journals: tried) at least
+        as many configurations; False if it ran out of time and the limit is now much longer."""
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
         asked = state.get("asked", len(self.journal.candidates))
@@ -94,8 +94,8 @@ class ProgramCollection:
         return self.journal.state
 
     def _draw(self, deadline: float, tell: Tell) -> bool:
-        """Draw and label until enough are correct or none left; False if the deadline came
-        first."""
+        """Draw and label configurations until enough are correct, no new ones are found, or too
+        many failed; return False if the deadline came first."""
         wanted, labels = self._settings.configs, self._labels
         # maximum number of attempts: if half of the attempts fail, more would fail, too
         most = 2 * wanted
@@ -165,7 +165,7 @@ def _identify(
     seed: int,
     workers: LabelWorkers,
 ) -> dict[str, Any]:
-    """Return what must be equal for a collection to be resumed: program, machine, settings."""
+    """Return the program, machine and settings, which must be equal to resume a collection."""
     return {
         "collection": destination.collection,
         "kind": space.kind,

@@ -20,12 +20,14 @@ from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
 TOLERANCE = 1e-3  # minimum relative tolerance
-# minimum tolerance, in roundings; a rounding is the distance from 1 to the type's next number
+# minimum tolerance, in roundings; a rounding is the type's epsilon: from 1 to its next number
 ROUNDINGS = 16
-# above this rounding (8-bit floats) the tolerance is one rounding: results are rounded once
+# types with a larger rounding (8-bit floats) have one rounding as tolerance: only the final result
+# is rounded
 COARSE = 2.0**-6
-NOISE = 64  # tightened tolerance / change of the results when the arguments are rounded
+NOISE = 64  # ratio of a tightened tolerance to the change of results if arguments are rounded
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
+# opcodes whose result may change by any amount if the last digit of an operand changes
 JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
      "is-finite", "sort", "bitcast-convert", "convert")
@@ -34,7 +36,7 @@ NUDGES = 16  # maximum number of runs with slightly changed arguments, to find r
 NUDGE_STEPS = 4  # each number of the arguments changes by at most this many roundings
 # only arguments of types with smaller roundings than this, such as float32, are changed
 FINE = 2.0**-20
-NUDGE_SECONDS = 5.0
+NUDGE_SECONDS = 5.0  # no further such run begins after this time
 
 
 def find_deviation(
@@ -43,9 +45,9 @@ def find_deviation(
     tolerances: Sequence[float] | None = None,
     doubtful: Sequence[np.ndarray] = (),
 ) -> str:
-    """Return what is wrong with the results `found`; "" if they agree with `expected`, also in what
-    is not finite. `tolerances` are relative, by result (None: by type); `doubtful` masks numbers
-    not to compare."""
+    """Return in words how the results `found` differ from `expected`; "" if they agree. NaN and
+    infinite numbers must be equal. `tolerances`: the relative tolerance of each result (None: by
+    type). `doubtful`: for each result, a mask of numbers not to compare."""
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     if len(found) != len(expected):
         return f"{len(found)} results, expected {len(expected)}"
@@ -62,8 +64,8 @@ def can_tell_apart(
     tolerances: Sequence[float] | None = None,
     doubtful: Sequence[np.ndarray] = (),
 ) -> bool:
-    """Return True if the comparison notices that `wrong` differs from `expected` in a number that
-    is finite there and not doubtful."""
+    """Return True if `wrong` differs from `expected` beyond the tolerances, in a number that is
+    finite in `expected` and not masked by `doubtful`."""
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     left_out = doubtful or [np.zeros(other.shape, bool) for other in expected]
     return any(
@@ -73,8 +75,8 @@ def can_tell_apart(
 
 
 def can_jump(module: Any) -> bool:
-    """Return True if a tiny change of floats may change a Module's results by any amount: an
-    instruction in JUMPING reads floats (a conversion only counts if its result is no float)."""
+    """Return True if a tiny change of floats may change a Module's results by any amount, because
+    an instruction in JUMPING reads floats. A conversion from float to float does not count."""
     floats = {
         node.id
         for node in instructions(module)
@@ -94,8 +96,9 @@ def find_doubtful(
     arguments: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """Return a mask per result of numbers that roundings of the arguments change beyond the
-    tolerance in `run`, because another order of sums may, too."""
+    """Return a mask for each result: True for numbers not to compare. If the arguments of `run`
+    change a little, these numbers change beyond the tolerance, so another order of sums may change
+    them as much."""
     masks = [np.zeros(other.shape, bool) for other in expected]
     allowed = find_tolerances(expected)
     deadline = time.monotonic() + NUDGE_SECONDS
@@ -109,8 +112,8 @@ def find_doubtful(
 
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Return arguments with random changes of up to NUDGE_STEPS roundings of numbers that are not
-    whole, in types finer than FINE."""
+    """Return the arguments, randomly changed by at most NUDGE_STEPS roundings. Whole numbers, and
+    types whose rounding is not below FINE, are left unchanged."""
     generator = np.random.default_rng(seed)
     return [
         array
@@ -126,8 +129,9 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
-    """Return tighter tolerances, for programs whose errors change little. `shaken`: results of
-    arguments rounded once more (see `shake`), whose differences show how much rounding matters."""
+    """Return tighter relative tolerances, for programs in which errors change the results little.
+    `shaken`: results for randomly rounded arguments (see `shake`). A tolerance is NOISE times the
+    difference from `expected`, at least ROUNDINGS roundings, at most the type's tolerance."""
     return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
@@ -200,7 +204,7 @@ def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
     """Return a mask: |found - expected| <= tolerance * (|expected| + root mean square of its finite
-    numbers); what is not finite must be equal."""
+    numbers); NaN and infinite numbers must be equal."""
     size = np.abs(expected)
     finite = np.isfinite(size)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -210,7 +214,7 @@ def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndar
 
 
 def _find_typical(sizes: np.ndarray) -> float:
-    """Return the root mean square of absolute values, divided by the largest against overflow."""
+    """Return the root mean square of absolute values; avoid overflow of their squares."""
     largest = float(sizes.max(initial=0.0))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest else 0.0
 

@@ -17,7 +17,7 @@ from solution.programs.portable import FreshIds, make_portable, replace_instruct
 # numbers of a node's tensors: 0 is its output, 1 its first operand, 2 its second operand
 OUTPUT, INPUT = 0, 1
 MIN_RANK = 2  # tensors of lower rank have only one layout
-NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
+NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}  # tensors with a layout, by opcode
 # {instruction's id: [(tensor: 0 output, 1 and 2 operands; its dimensions, minor to major)]}
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
@@ -37,9 +37,10 @@ def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
 
 
 def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """Return the serialized module with constraints for layouts (configurable, 3, 6), minor to
-    major, of nodes at the positions `configurable` among its instructions. A layout ends at the
-    first -1, and is completed (`complete_layout`), or the compiler's if it begins with -1."""
+    """Return the serialized module with constraints that request `layouts` (configurable, 3, 6),
+    minor to major, for the instructions at the positions `configurable`. A layout ends at the first
+    -1, and `complete_layout` appends the missing dimensions. A layout that begins with -1 is left
+    to the compiler."""
     nodes = list(instructions(module))
     ids = [nodes[number].id for number in configurable]
     return write_constraints(make_portable(module), list_wanted(ids, layouts))

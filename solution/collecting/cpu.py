@@ -30,7 +30,7 @@ from solution.programs.program import Program
 
 # share of a program's time limit after which no more configurations are compiled
 COMPILING_SHARE = 0.6
-PARENTS = 6
+PARENTS = 6  # number of fastest configurations that a round of drawing varies
 ROUND_PASSES = 2  # timing passes over all configurations after each round of drawing them
 # name of the unchanged program's executable if that program is not one of the configurations
 REFERENCE = "reference"
@@ -76,8 +76,8 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """The clock of the labels: "cpu" (CPU time of a pinned process without GPU, which repeats
-        better) or "wall"."""
+        """The clock of the labels: "cpu" (CPU time, which repeats better) if the process is pinned
+        and uses no GPU, otherwise "wall"."""
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -94,7 +94,8 @@ class Workers:
 
 
 class Timing:
-    """Compile configurations in one child process, compare their results, time them in another."""
+    """Labels a program's configurations: compiles them in one child process, compares their
+    results, and times them in another child process."""
 
     batch = 1
 
@@ -104,6 +105,7 @@ class Timing:
         self._space, self._journal, self._workers = space, journal, workers
         self._seed = seed
         self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
+        # (`wanted` of the current round, see `draw`; the configurations that this round varies)
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
     def open(self, tell: Tell, wanted: int) -> None:
@@ -190,8 +192,8 @@ class Timing:
 
 
 class Builder:
-    """Compiles configurations of one program in a child process; if it dies, the program is opened
-    again in a new one. `needs_edges`: see Examiner."""
+    """Compiles configurations of one program in a child process; if the process dies, opens the
+    program again in a new one. `needs_edges`: see Examiner."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
         self._child = child
@@ -212,7 +214,7 @@ class Builder:
 
     def open(self) -> Compiled:
         """Compile and run the program in its default configuration; keep its results. Raises
-        InputError if that fails, or comparing results cannot show if a configuration is correct."""
+        InputError if that fails, or if the results cannot show whether a configuration is right."""
         if self._examined is None:
             self._examined = self._examiner.run()
             compiled = self._examined.compiled
@@ -222,8 +224,8 @@ class Builder:
         return compiled
 
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
-        """Return a configuration's status (see journal.CANDIDATES), a note on why it is not sound
-        (compiled, with correct results), and what was compiled."""
+        """Compile a configuration and compare its results. Return its status (see CANDIDATES), a
+        note on why it is not sound, and the reply (empty if nothing was compiled)."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:

@@ -36,7 +36,7 @@ from solution.system.errors import InputError
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
 SLOWER = 50  # time limit of a mutant, over the program's time: the loops of a mutant may never end
-LEAST_SECONDS = 5.0
+LEAST_SECONDS = 5.0  # minimum time limit of a mutant
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
 SHOWN = 3  # maximum number of products named in a message
 # the errors that a wrong tile may cause in the last columns of a product
@@ -74,8 +74,8 @@ class Examiner:
     """Finds arguments for which the comparison notices wrong results."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Use the child process with the compiled program. `needs_edges`: errors in every dot's
-        last columns must be noticed, because a configuration (a wrong tile) may be wrong there."""
+        """Use the child process to run the program. `needs_edges`: errors in the last columns of
+        every dot must be noticed, because a wrong tile makes errors there."""
         self._child, self._program, self._needs_edges = child, program, needs_edges
         self._mutants = Mutants(b"", (), 0)
         self._is_spoiled = False  # True once the child process has compiled the mutants
@@ -87,8 +87,8 @@ class Examiner:
 
     def run(self) -> Examined:
         """Find the arguments for comparisons; leave the program open in the child. Raises
-        InputError if it cannot be compiled, two runs differ, or the comparison misses errors with
-        all arguments."""
+        InputError if the program cannot be compiled, two of its runs differ, or the comparison
+        misses errors with all arguments."""
         name = self._program.name
         if self._program.is_drawn:
             check_memory(self._program.module, name, self._child.limits.megabytes)
@@ -122,8 +122,8 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield arguments to try, and whether to tighten tolerances: the program's, if any, then
-        drawn ones, then the program's with tightened tolerances."""
+        """Yield arguments to try, and whether to tighten the tolerances: the arguments of the
+        program's file, if any; then drawn ones; then the program's with tightened tolerances."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -131,8 +131,8 @@ class Examiner:
         yield self._program.arguments, True
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
-        """Run the program and its mutants with these arguments, which are kept if they reveal more
-        errors, or are the program's. Return how well results reveal errors."""
+        """Run the program and its mutants with these arguments; return how well the results reveal
+        errors. Keep the arguments if they reveal more errors, or are from the program's file."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -157,7 +157,8 @@ class Examiner:
         return sight
 
     def _tell_mutants(self, seconds: float) -> None:
-        """Run the mutants not noticed yet with the newest arguments, `seconds` at most for each."""
+        """Run the mutants whose errors were not noticed yet with the newest arguments, each for at
+        most `seconds`."""
         if not self._mutants.sites:
             return
         deadline = time.monotonic() + SECONDS
@@ -175,14 +176,14 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if errors of this product's form were noticed: all of `_list_looked` if its
-        last columns may be wrong, otherwise one."""
+        """Return True if errors in products of this form were noticed: all kinds of `_list_looked`
+        if the last columns may be wrong, otherwise one kind."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the errors to try in a product: EDGES if its last columns may be wrong, else SHIFT
-        and REVERSE; ZERO for a single number."""
+        """Return the kinds of errors to try in a product: EDGES if its last columns may be wrong,
+        otherwise SHIFT and REVERSE; only ZERO if the result is a single number."""
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 

@@ -64,7 +64,8 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
 
 
 def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the program of (weights, inputs) with settings of draw_settings, and arguments."""
+    """Return a program, a function of (weights, inputs), and its arguments. `settings`: the ones
+    that draw_settings returns."""
     weights = Weights(np.random.default_rng(0))
     batch, length, width = settings["batch"], settings["length"], settings["width"]
     sizes = {

@@ -45,9 +45,9 @@ class Journal:
         earlier: Mapping[str, Any] | None = None,
         schema: pl.Schema = CANDIDATES,
     ) -> None:
-        """Open, or create, the folder's journal of a collection with `identity`, whose entries
-        `earlier` older journals lack; candidates have the columns `schema`. Raises InputError if it
-        belongs to another program, compiler, machine or search."""
+        """Open the folder's journal, or create it for a collection with this identity. `earlier`:
+        values of identity entries that older journals lack; `schema`: columns of the candidates.
+        Raises InputError if the journal is of another program, compiler, machine or search."""
         self.folder = folder
         make_folder(folder)
         remove_leftovers(folder)
@@ -107,7 +107,8 @@ class Journal:
         return bytes(rows["values"][0])
 
     def rename(self, name: Callable[[bytes], str]) -> None:
-        """Rename an older journal's configurations by the bytes of their arrays."""
+        """Rename an older journal's configurations in memory; `name` returns the new name from the
+        bytes of a configuration's array."""
         rows = self.candidates.select("config", "values")
         if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
             return

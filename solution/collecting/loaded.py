@@ -61,7 +61,8 @@ class Loaded:
         self._executables = {n: data for n, data in self._executables.items() if n in kept}
 
     def _restore(self) -> None:
-        """Load every executable into a new process; start over without one that kills it."""
+        """If the process was replaced, load every executable into the new one; if an executable
+        kills it, remove the executable and start over."""
         while not (self._is_open and self._child.is_alive):
             self._open()
             self._is_open = True
@@ -86,8 +87,8 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """Return the process's reply; None if there is none. An executable that kills the process
-        or is refused is removed and reported to `bury`. `_is_open` is False after a replacement."""
+        """Return the process's reply, or None. An executable that kills the process or is refused
+        is removed and reported to `bury`. If the process was replaced, set `_is_open` to False."""
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:

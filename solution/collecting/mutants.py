@@ -21,7 +21,7 @@ PRODUCTS = ("dot", "convolution")
 # maximum number of products of a program that are mutated (evenly spaced): each mutant costs a run
 MAX_SITES = 48
 OF_A_FORM = 3  # maximum number of mutated products of the same sizes: the last ones in the program
-BLOCK = 8  # wrong elements at the end of the last dimension; at most an eighth of that dimension
+BLOCK = 8  # number of wrong elements at the end of the last dimension; at most an eighth of it
 EIGHTH = 8
 OFF = 0  # index of a switch that is never on: it supplies the value False
 CALLS = ("call", "fusion")
@@ -84,7 +84,8 @@ def _find_ways(module: Any) -> dict[int, str]:
     """Return {computation id: how it is called}: "call" (call or fusion), "while" (a loop's body),
     "condition" (of a loop) or "conditional" (a branch).
 
-    Left out are computations that are called in several ways, or by a loop whose state is no tuple.
+    Computations that are called in another way, in several ways, or by a loop whose state is no
+    tuple are left out.
     """
     ways: dict[int, set[str]] = {}
     for node in instructions(module):
@@ -109,8 +110,8 @@ def _is_entered(node: Any, ways: dict[int, str]) -> bool:
 
 
 def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
-    """Return {computation id: ids of instructions that its root depends on}: of the entry and the
-    computations of `ways`."""
+    """Return {computation id: ids of the instructions that its root depends on}, for the entry and
+    the computations that it reaches through calls in `ways`."""
     computations = {c.id: c for c in module.computations}
     reached: dict[int, set[int]] = {}
     waiting = [find_entry(module).id]
@@ -133,8 +134,8 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return (product, form) of at most MAX_SITES products to mutate, the last first; the form is
-    opcode and sizes."""
+    """Return (product, form) of at most MAX_SITES products to mutate, in reverse program order; the
+    form is the opcode and sizes."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -277,8 +278,8 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Write a product, its mutants, and a select by each one's switch; return the last select's
-        id, which replaces the product."""
+        """Write a product and its mutants, and for each mutant a select that its switch controls;
+        return the last select's id, which replaces the product."""
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):
@@ -319,7 +320,7 @@ class _Writer:
         return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
-        """Write zeros: the switch that is always off, converted to the element type."""
+        """Write zeros, made by converting the switch that is always off; return their id."""
         shape = _make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])

@@ -30,6 +30,7 @@ BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("vector_width", "wide"): (("xla_cpu_prefer_vector_width", 512),),
     ("effort", "less"): (("xla_backend_optimization_level", 1),),
 }
+# the same, for flags in the compiler's map of backend options (see Flags.backend)
 BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("products", "own_loops"): (("xla_force_enable_experimental_llvm_ir_gemm", "true"),),
     ("size", "small"): (("xla_cpu_optimize_for_size", "true"),),
@@ -56,7 +57,8 @@ def find_flags(options: np.ndarray) -> Flags:
 
 def list_settings() -> list[list[tuple[int, int]]]:
     """Return the settings that a search tries, the most useful first. A setting is a list of pairs
-    (option, value): a value that differs from the default, and those that it needs."""
+    (option, value): a value that differs from the default, and other options' values that it needs.
+    """
     settings = [
         ((name, choice), *NEEDS.get((name, choice), ()))
         for name in IN_TURN

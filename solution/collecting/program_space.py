@@ -34,6 +34,7 @@ from solution.system.errors import InputError
 
 LAYOUTS, OPTIONS, TILES = "layouts", "options", "tiles"
 KINDS = (LAYOUTS, OPTIONS, TILES)
+# positions of the options that set the same flags as a tile
 OF_PRODUCTS = [OPTION_NAMES.index(name) for name in ("library_fusions", "products")]
 CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
 
@@ -130,7 +131,8 @@ class ProgramSpace(Space):
         return self.options(config) if tile is None else tile
 
     def from_bytes(self, data: bytes) -> np.ndarray:
-        """Return the configuration (sites,) whose `to_array` has these bytes, or InputError."""
+        """Return the configuration (sites,) whose `to_array` has these bytes; InputError if there
+        is none."""
         like = self.to_array(self.default)
         try:
             array = np.frombuffer(data, like.dtype).reshape(like.shape)
@@ -142,7 +144,8 @@ class ProgramSpace(Space):
             ) from error
 
     def from_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the configuration (sites,) of `to_array`'s array, or IndexError or ValueError."""
+        """Return the configuration (sites,) for an array of `to_array`; IndexError or ValueError if
+        there is none."""
         if self.kind == "options":
             config = array.astype(np.int32)
             if (config < 0).any() or (config >= self.sizes).any():
@@ -158,8 +161,8 @@ class ProgramSpace(Space):
         return config
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Return features (n, columns), see Space.describe; in a table of tiles, standardised
-        logarithms of rows, sums and vectors, and a column that is 2 for the library's product."""
+        """Return features (n, columns), see Space.describe. In a table of tiles they are the
+        standardised logarithms of rows, sums and vectors, and a column that is 2 without a tile."""
         if self.product is None or self.members is None:
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))
@@ -189,8 +192,9 @@ class ProgramSpace(Space):
 
 
 def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
-    """Return the space of a program's configurations to search, of `kinds` (empty: all that it
-    has). Raises InputError for a kind that is unknown, or that the program lacks."""
+    """Return the space of a program's configurations to search, with the `kinds` of sites (see
+    KINDS; empty: all that the program has). Raises InputError for a kind that is unknown or that
+    the program lacks."""
     check_kinds(kinds)
     wanted = kinds or KINDS
     sites = list_layout_sites(program) if LAYOUTS in wanted else ()
@@ -263,7 +267,8 @@ def refuse_layouts(program: Program) -> InputError:
 def make_option_table(
     make: type[ProgramSpace], program: Program, options: Mapping[str, tuple[str, ...]]
 ) -> ProgramSpace:
-    """Return a space of all combinations of options (values by name); `make` is its class."""
+    """Return a space, of the class `make`, of all combinations of options (values by name). Raises
+    InputError if the program has no configurable node."""
     if not len(program.configurable):
         raise InputError(
             f"{program.name}: expected a convolution, dot or reshape, without which a program has "
@@ -296,7 +301,7 @@ def _make_table(
     make: type[ProgramSpace] = ProgramSpace,
     **more: Any,
 ) -> ProgramSpace:
-    """Return a space of `members` (members, sites); unless told, the first is the default."""
+    """Return a space of `members` (members, sites). `default`: (sites,), None for the first one."""
     rows = members.astype(np.int32)
     return make(
         program=program,

@@ -35,11 +35,11 @@ Columns = dict[str, Callable[[dict[str, Any]], str]]
 # Maximum number of panels of the noise plot. A panel compares the two halves of a program's runs;
 # the noisiest programs come first.
 MAX_PANELS = 12
-COLUMNS = 4
+COLUMNS = 4  # panels in a row of the noise plot
 
 
 def show_finished(title: str, finished: Sequence[Finished], target: str = CPU) -> Table:
-    """Return a table with a row for each program, as the `target` has it if all failed."""
+    """Return a table with a row for each program; if all failed, `target` decides the columns."""
     states = [one.state for one in finished if one.state]
     timed = [state for state in states if not is_estimated(state)]
     targets = sorted({state["target"] for state in states if is_estimated(state)})
@@ -72,7 +72,8 @@ def is_estimated(state: dict[str, Any]) -> bool:
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
-    """Say how many configurations of the first program with failures failed, and why; or ""."""
+    """Return a sentence on how many configurations of the first program with failures failed, and
+    why; "" if none failed."""
     for one in finished:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
@@ -148,7 +149,7 @@ def read_collections(folder: Path) -> list[Collected]:
 
 
 def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
-    """Return {collection: outcomes of its programs}; a table shows each collection."""
+    """Return {collection: outcomes of its programs}, to show each collection as a table."""
     tables: dict[str, list[Finished]] = {}
     for one in collected:
         tables.setdefault(one.collection, []).append(Finished(one.name, one.state))
@@ -156,9 +157,9 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
-    """Plot programs' runtimes over their fastest configuration's and, of those with the lowest
-    repeat tau (Kendall's tau between two halves of the timed runs), each configuration's smallest
-    time in one half against the other."""
+    """Plot each program's runtimes, divided by its fastest configuration's runtime. For the
+    programs with the lowest repeat tau (Kendall's tau between two halves of the timed runs), plot
+    each configuration's smallest time in one half against its smallest time in the other."""
     from matplotlib.figure import Figure  # slow to import
 
     some = [one for one in collected if len(one.outcome.configs) > 1]

@@ -32,7 +32,7 @@ class Finished:
 
     name: str
     state: dict[str, Any]  # the summary in the program's journal; empty if the collection failed
-    defect: str = ""
+    defect: str = ""  # why the collection failed; "" if it did not
 
 
 def collect_programs(
@@ -42,9 +42,9 @@ def collect_programs(
     settings: Settings,
     minutes: float,
 ) -> list[Finished]:
-    """Collect all programs of the files in `minutes`; one that fails does not stop the others, and
-    unused time goes to the next. Raises InputError without jax or a program in a file, or if
-    another process uses the folder."""
+    """Collect all programs of the files within `minutes`. A program that fails does not stop the
+    others, and its unused time goes to the next programs. Raises InputError if jax is missing, a
+    file has no program, or another process uses the folder."""
     check_installed()
     make_folder(destination.folder)
     deadline = time.monotonic() + 60 * minutes
@@ -140,7 +140,7 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Collector:
-    """A collection job for another machine; of `destination` the folder is not used."""
+    """A collection job for another machine; `destination.folder` is replaced by a temporary one."""
 
     make_space: Callable[[Program], ProgramSpace]
     destination: Destination
@@ -149,9 +149,10 @@ class Collector:
     def __call__(
         self, name: str, content: bytes, log: bytes | None, seconds: float, report: Report
     ) -> tuple[list[Finished], bytes]:
-        """Collect the programs of a file, by name and content, in `seconds`; return their outcomes,
-        and a zip of files. `log`: zip of an earlier collection's log, to resume the program named
-        like the file. `report` gets seconds, limit, and what is being done."""
+        """Collect the programs of a file (its name and content) within `seconds`; return their
+        outcomes, and a zip of the files written. `log`: a zip of an earlier collection's log, to
+        resume the program named like the file. `report` gets elapsed seconds, their limit, and a
+        description of the current work."""
         check_installed()
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
             path = Path(scratch) / name

@@ -81,8 +81,9 @@ class Space:
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return random configurations (at most `count`, sites), perhaps doubled: a table's members
-        evenly, or random values at a random share of the sites."""
+        """Return random configurations (at most `count`, sites), possibly with duplicates: members
+        of a table, all equally likely, or the default with random choices at a random share of the
+        sites."""
         if self.members is not None:
             return self.members[generator.integers(len(self.members), size=count)]
         free = np.flatnonzero(self.sizes > 1)
@@ -96,7 +97,7 @@ class Space:
         self, generator: np.random.Generator, configs: np.ndarray, most: int = 2
     ) -> np.ndarray:
         """Return a neighbour of each configuration (n, sites): 1 to `most` sites get another random
-        choice, sizes 1 or 2 steps away."""
+        choice, which is 1 or 2 steps away if the site is `ordered`."""
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)
         for row in changed:
@@ -148,7 +149,8 @@ class Space:
         ]
 
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
-        """Return configs (n, sites) with each setting applied, without illegal and equal ones."""
+        """Return `configs` (n, sites) once for each setting, with only that setting applied; leave
+        out configurations that are illegal or did not change."""
         if not settings:  # do not compute a table's nearest members for nothing
             return configs[:0]
         changed = []
@@ -166,8 +168,8 @@ class Space:
         return configs if self.are_legal is None else configs[self.are_legal(configs)]
 
     def nearest(self, configs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Return positions (n,) of the `allowed` members (members,) nearest to configs (n,
-        sites)."""
+        """Return the position of the nearest member for each of `configs` (n, sites), among the
+        members that the mask `allowed` (members,) selects."""
         rows = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
         others = self._described[rows]
@@ -189,11 +191,12 @@ class Space:
         return None if self.members is None else self.describe(self.members)
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Return features (n, columns) float32 whose squared distances measure dissimilarity: 2 for
-        a different name, a size's squared difference in its standard deviations.
+        """Return features (n, columns) float32. The squared distance between two rows sums over the
+        sites: 2 for different names, or the squared difference of sizes in standard deviations.
 
-        All `broad` sites, which act on the whole program, together count like the others that a
-        random configuration changes. More than COLUMNS names share columns.
+        The distance of the `broad` sites, which act on the whole program, has a larger weight:
+        together they count as much as the other sites that a random configuration changes on
+        average. If there are more than COLUMNS names, several names share a column.
         """
         parts = [
             ((sizes - sizes.mean()) / (sizes.std() or 1.0))[configs[:, site]]
@@ -223,8 +226,8 @@ def draw_new(
     known: Set[str],
     parents: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return distinct configurations (at most `count`, sites) with names not in `known`: variations
-    of `parents` (k, sites), or random ones, as always in a table."""
+    """Return distinct configurations (at most `count`, sites) with names not in `known`: children
+    of `parents` (k, sites); random ones without parents, and always in a table."""
     if space.members is not None:
         return space.members[generator.permutation(space.find_unknown(known))[:count]]
     found: dict[str, np.ndarray] = {}
@@ -250,9 +253,9 @@ def find_candidates(
     fastest: np.ndarray,
     prior: Prior | None = None,
 ) -> np.ndarray:
-    """Return candidates (n, sites) with names not in `known`: of a table all or, above MOST, MOST
-    random ones and the prior's MOST best; else neighbours of `fastest` (k, sites), these with each
-    setting applied, and random ones."""
+    """Return candidates (n, sites) with names not in `known`. From a table, return all of them or,
+    if there are more than MOST, MOST random ones and the prior's MOST best ones. Otherwise return
+    neighbours of `fastest` (k, sites), `fastest` with each setting, and random configurations."""
     if space.members is not None:
         left = space.find_unknown(known)
         return space.members[left if len(left) <= MOST else _sample(space, generator, left, prior)]
@@ -280,10 +283,10 @@ def _sample(
 def link_sites(
     edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
 ) -> np.ndarray:
-    """Return pairs (links, 2) of neighbouring sites: consecutive ones at a node, and first ones of
-    neighbouring configurable nodes. A program's node belongs to the configurable one that reaches
-    it first, and `edges` between nodes make these neighbours. `node`: (sites,) each site's
-    configurable node."""
+    """Return pairs (links, 2) of neighbouring sites: consecutive sites of a configurable node, and
+    the first sites of neighbouring configurable nodes. Each node of the program belongs to the
+    configurable node that reaches it first along `edges`; configurable nodes are neighbours if an
+    edge connects nodes that belong to them. `node`: (sites,) each site's configurable node."""
     # owner (nodes,): the configurable node of each node, spread from neighbour to neighbour
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))

@@ -1,4 +1,4 @@
-"""Interface of targets: the CPU, which a clock measures, and TPUs, whose compiler estimates.
+"""Interface of targets: the CPU, timed with a clock, and TPUs, for which the compiler estimates.
 
 A target consists of three classes: a Target, its LabelWorkers (processes that serve many programs),
 and their Labelling of one program. TARGETS lists the Target classes.
@@ -31,7 +31,7 @@ TARGETS = {
     "tpu": ("solution.collecting.tpu.target", "TpuTarget"),
 }
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], None]  # called with a description of the current work
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,15 @@ class Target:
     minutes: ClassVar[float] = 3  # default time limit of a program
 
     def check(self, kind: str = "") -> None:
-        """Raise InputError if this machine cannot compile for the target, or it lacks the kind."""
+        """Raise InputError if this machine cannot compile for the target, or the target does not
+        support the kind of configurations."""
 
     def make_space(
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
-        """Return the space of a program's configurations of one kind (see KINDS), for a collection
-        that varies its fastest ones or draws at random. Raises InputError if the program has
-        none."""
+        """Return the space of a program's configurations of one kind (see KINDS). `varies_fastest`:
+        the collection varies its fastest ones instead of drawing at random. Raises InputError if
+        the program has none."""
         raise NotImplementedError
 
     @property
@@ -115,7 +116,7 @@ class LabelWorkers(Protocol):
         """Return the source of the labels, a clock or an estimator: see solution.domain.graph."""
 
     def identify(self, program: "Program") -> Mapping[str, Any]:
-        """Return what must be equal for the program's collection to be resumed."""
+        """Return the facts that must be equal for the program's collection to be resumed."""
 
     def start(
         self, program: "Program", space: "ProgramSpace", journal: "Journal", seed: int
@@ -129,12 +130,12 @@ class Labelling(Protocol):
     batch: int  # number of configurations that are compiled in parallel
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default, and what an earlier session found sound (compiled, with correct
-        results). Raises InputError if the default cannot be compiled."""
+        """Compile the default, and the configurations that an earlier command found sound, that is
+        correct. Raises InputError if the default cannot be compiled."""
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
-        """Return up to `count` untried configurations (k, sites). `wanted`, the number of sound
-        ones when the round of drawing began, identifies the round."""
+        """Return up to `count` untried configurations (k, sites). `wanted` identifies the round of
+        drawing: the number of sound configurations at which the round begins."""
 
     def label(self, configs: "np.ndarray") -> None:
         """Compile configurations (k, sites), and write their status into the journal."""

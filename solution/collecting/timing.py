@@ -20,7 +20,7 @@ from solution.domain.metrics import kendall_tau
 SCHEMA = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name
-        "half": pl.UInt8(),
+        "half": pl.UInt8(),  # 0 for even passes, 1 for odd ones
         "turn": pl.UInt32(),  # number of the pass
         "cpu_ns": pl.Int64(),
         "wall_ns": pl.Int64(),
@@ -29,7 +29,7 @@ SCHEMA = pl.Schema(
 VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
 MIN_RUNS, MAX_RUNS = 2, 20  # minimum and maximum number of runs in a visit
 MIN_PASSES = 6  # minimum number of passes in each half before the order can count as settled
-SETTLED_TAU = 0.97
+SETTLED_TAU = 0.97  # from this repeat tau on, the order is settled
 # the order is settled, too, if the repeat tau rose by less than GAIN in the last 40% of passes
 WINDOW, GAIN = 0.6, 0.01
 FLAT_TAU = 0.35  # below this repeat tau, the order is chance
@@ -47,8 +47,8 @@ class Outcome:
 
     @property
     def nanoseconds(self) -> np.ndarray:
-        """Return labels (configs,): the larger of both halves' smallest times, since a fast run
-        that one half alone saw is the clock's error."""
+        """Return labels (configs,): the larger of both halves' smallest times, because a fast run
+        in only one half is a clock error."""
         return self.halves.max(axis=0)
 
     @property
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def choose_runs(nanoseconds: int) -> int:
-    """Return how often a visit runs a configuration that takes so many nanoseconds."""
+    """Return how often a visit runs a configuration; one run takes `nanoseconds`."""
     return int(np.clip(VISIT_NANOSECONDS // max(1, nanoseconds), MIN_RUNS, MAX_RUNS))
 
 

@@ -28,6 +28,7 @@ FILES = {
     "solution.commands.kernels": ("kernels",),
 }  # fmt: skip
 
+# {group in the help: its commands}
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
@@ -35,6 +36,7 @@ GROUPS = {
     "Judge": ("ensemble", "compare", "report", "verify"),
     "Submit": ("doctor", "submit", "scores", "leaderboard", "kernels"),
 }
+# {command: examples in its help}
 EXAMPLES = {
     "check": ("fastslow check data", "fastslow check stores/data"),
     "inspect": (
@@ -107,6 +109,7 @@ EXAMPLES = {
     "scores": ("fastslow scores",),
     "leaderboard": ("fastslow leaderboard",),
 }
+# sentence of the error message about an address where only a path is allowed
 TAKERS = (
     "Addresses are taken by `run` and `train` for data and results, `tune` and `features` for data."
 )

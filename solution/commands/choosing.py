@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 # {parameter of `choose` that only a TPU uses: its option on the command line}
 OF_TPU = {"compile_": "--compile", "memory": "--memory", "each_copy": "--each-copy"}
+# parameters of `choose` that only a search with compiling uses
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
     "target", "executor", "address", *OF_TPU,
@@ -255,7 +256,8 @@ def _make_settings(
 
 
 def _find_nodes(target: str, executor: str, address: str | None) -> "Executor | None":
-    """Return the cluster that compiles for a TPU; None: this machine does, or times."""
+    """Return the cluster that compiles for a TPU; None if this machine compiles. Raises InputError
+    for a cluster if the target is the CPU."""
     nodes = options.make_executor(executor, address, None)
     if not nodes.is_away:
         return None
@@ -288,7 +290,7 @@ def _list_given(context: typer.Context) -> set[str]:
 
 
 def _spell(name: str) -> str:
-    """Return the option of a parameter of `choose` as it is typed."""
+    """Return a parameter of `choose` as it is typed on the command line, such as --over."""
     renamed = {**OF_TPU, "bundle": "--with", "program": "a program"}
     return renamed.get(name, f"--{name.replace('_', '-')}")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from solution.training.executors.base import Executor
 
 
-MOST_NAMED = 10
+MOST_NAMED = 10  # maximum number of programs that an error message names
 
 
 def check_given(data: str | None) -> str | None:
@@ -248,7 +248,7 @@ def open_given_store(
     """Open and yield the store, the prepared form of `data`; by default of the sample.
 
     Args:
-        experiments: what the store is prepared for.
+        experiments: the experiments for which the store is prepared.
         collections: the store must have graphs of these; checked before the data is prepared.
     """
     from solution.experiments.base import find_experiment

@@ -289,7 +289,8 @@ def _find_experiments(
     names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
     """Return the experiments of these names; with `limit`, their quick variants. Without a recipe,
-    the free baseline NOTHING is added for collections that no other experiment ranks."""
+    the free baseline NOTHING is added for collections that no other experiment ranks. Raises
+    InputError if two experiments have the same name."""
     from solution.training.failures import load_experiment
 
     added = [] if recipe is not None else [NOTHING]

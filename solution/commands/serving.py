@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PIPE = Path("-")  # this path means standard output
-OR_PIPED = "; - writes to standard output."
+OR_PIPED = "; - writes to standard output."  # end of help texts
 
 
 def read_share(text: str) -> float:
@@ -266,8 +266,8 @@ def open_bundle(
     bundle: Path | None, run_folder: Path | None, recipe: str | None, target: str = CPU
 ) -> "Bundle":
     """Return the bundle in the file or folder `bundle`, or the run merged by `recipe` as a bundle.
-    Without both it is the package's bundle, which for a CPU is said to rank. Raises InputError for
-    both, or a recipe alone."""
+    Without both, return the package's bundle; if the target is the CPU, print that it ranks. Raises
+    InputError if both are given, or a recipe without a run."""
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn
 

@@ -30,7 +30,7 @@ MAX_SHOWN = 3
 PATTERN = "*.npz"
 LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also matches renamed files and unfinished downloads
 SAMPLE_HEADER = ["ID", "TopConfigs"]
-SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
+SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)  # beginnings of valid rows
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 # folder names that are part of a collection's name, or a split
 SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}
@@ -211,8 +211,8 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """Return the last folders of a path, last first, as long as their names are in SPEAKING.
-    SPEAKING has the folder names that are part of a collection's name, or a split."""
+    """Return the folders at the end of a path, last first, that name a collection or a split: at
+    most DEEPEST, and only up to the first name that is not in SPEAKING."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

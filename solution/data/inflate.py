@@ -16,7 +16,7 @@ try:
 except ImportError:  # isal is not installed, such as on a Kaggle kernel without internet
     import zlib  # type: ignore[no-redef]
 
-INPUT_BYTES = 1 << 18
+INPUT_BYTES = 1 << 18  # compressed bytes that are read at a time
 RAW_DEFLATE = -15  # a zip member has no zlib header
 # A member's header. Its last two fields are the lengths of the name and of the extra field.
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
@@ -43,9 +43,9 @@ class DeflatedMember:
         *_, name, extra = LOCAL_HEADER.unpack(self._file.read(LOCAL_HEADER.size))
         self._position = member.header_offset + LOCAL_HEADER.size + name + extra
         self._member = member
-        self._left = member.compress_size
+        self._left = member.compress_size  # compressed bytes that are not read yet
         self._inflater = zlib.decompressobj(RAW_DEFLATE)
-        self._missing = member.file_size
+        self._missing = member.file_size  # inflated bytes that are not returned yet
         self._checksum = 0
         self._advance = advance
 

@@ -111,9 +111,9 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
 
 
 def _check_others(archive: zipfile.ZipFile) -> None:
-    """Raise BadZipFile if the name of a member that is not read is damaged. Otherwise an optional
-    array would seem to be missing. A zip file names each member in its directory and in the
-    member's header, so the two are compared. For arrays that are read, zipfile does this."""
+    """Raise BadZipFile if a member that is not read has a damaged name, because an optional array
+    would then seem to be missing. A zip file names each member in its directory and in the
+    member's header; opening the member compares the two names, as for arrays that are read."""
     known = {f"{name}.npy" for names in REQUIRED_OF_KIND.values() for name in (*REQUIRED, *names)}
     for member in archive.infolist():
         if member.filename not in known:
@@ -134,7 +134,8 @@ def _read_source(archive: zipfile.ZipFile) -> str:
 
 
 def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the compile options as arguments of Graph; {} as in the competition's files."""
+    """Return the compile options as arguments of Graph; {} for files without options, such as the
+    competition's."""
     present = {OPTIONS, OPTION_NAMES} & array_names(archive)
     if not present:
         _check_others(archive)

@@ -23,7 +23,7 @@ from solution.system.files import open_regular
 from solution.system.names import check_text
 from solution.system.zips import check_directory
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 2 << 20  # approximate bytes of layouts that are inflated and encoded at a time
 LAYOUTS = "node_config_feat"
 # The competition's largest layout tensor has 2.5 GB, its largest other array 24 MB.
 MAX_ARRAY_BYTES = 2 << 30
@@ -46,7 +46,7 @@ def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
     arrays in the block fails."""
     # overflow becomes inf, which is validated later
     with _naming(path), np.errstate(over="ignore"):
-        check_text(path)  # the graph gets the name
+        check_text(path)  # the file's name becomes the graph's name
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             check_directory(archive, file)
             yield archive

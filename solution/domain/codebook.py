@@ -61,8 +61,8 @@ def deduplicate(configs: np.ndarray) -> Distinct:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """The layouts of each configurable node, and the layouts that each configuration uses. A pair
-    is a configurable node and one of its layouts."""
+    """The layouts of each configurable node, and the layout of each node in each configuration. A
+    pair is a configurable node and one of its layouts."""
 
     # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
     layouts: np.ndarray
@@ -115,6 +115,7 @@ def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndar
     """Return the share (pairs,) of candidates that use each (node, layout) pair. Identical
     candidates are counted each time. `listed`: (configs,) bool, the reference batch: only its
     configurations are counted; by default all."""
+    # weights[r]: how many counted candidates use row r of the codes
     weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))
     step = max(1, COUNTED_ENTRIES // max(1, pairs.codes.shape[1]))

@@ -27,7 +27,7 @@ from solution.system.wording import join_names
 
 TIMED = ""  # measured by a clock; also the source if a file has none
 ESTIMATED = "estimated: "
-MAX_LENGTH = 200
+MAX_LENGTH = 200  # maximum number of characters of a source
 PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # printable ASCII, on one line
 MAX_SHOWN = 5
 LARGEST = 2.0**63  # bound of 64-bit integers, which all node features were originally
@@ -66,9 +66,9 @@ class Graph:
     option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
     # (configs,) bool: the reference batch, relative to which others are scored; None: all
     listed: np.ndarray | None = None
-    # (nodes, 2, SUMMED) int8: dimensions that a dot sums in each operand, then -1; None: unknown
+    # (nodes, 2, SUMMED) int8: an operand's dimensions that a dot contracts, then -1; None: unknown
     summed: np.ndarray | None = None
-    label_source: str = TIMED  # origin of the runtimes: a clock, or as `name_estimate` says
+    label_source: str = TIMED  # source of the runtimes: TIMED, or the text of name_estimate
 
     def __post_init__(self) -> None:
         if defects := _find_shape_defects(self) or _find_value_defects(self):
@@ -228,7 +228,8 @@ def _find_value_defects(graph: Graph) -> list[str]:
 
 
 def _check_features(graph: Graph) -> Checks:
-    """Check the node features: sizes are multiplied, dimension numbers are used as indices."""
+    """Check that the node features are finite, that the product of a shape's sizes fits into 64
+    bits, and that dimension numbers can be used as indices."""
     features = graph.node_features
     if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # also true for NaN
         finite = np.isfinite(features)
@@ -330,7 +331,7 @@ def name_estimate(target: str, compiler: str) -> str:
 
 
 def has_estimates_for(sources: Iterable[str], target: str) -> bool:
-    """Return True if one of the sources is a compiler's for this target, see name_estimate."""
+    """Return True if one of the sources is a compiler's estimate (name_estimate) for the target."""
     return any(source.startswith(f"{ESTIMATED}{target},") for source in sources)
 
 

@@ -32,6 +32,7 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
         return _tau_of_few(scores, runtimes)
     from scipy import stats
 
+    # scipy divides by sqrt(pairs with different scores) instead of sqrt(n), so correct its result
     untied = _count_apart(scores) / _count_pairs(np.array([len(scores)]))
     return float(stats.kendalltau(scores, runtimes).statistic * np.sqrt(untied))
 
@@ -65,7 +66,7 @@ def ordered_pair_accuracy(
 ) -> float:
     """Return the share of pairs with different runtimes that are ordered correctly.
 
-    NaN if no two runtimes differ. Pairs are counted in n log n by Kendall's tau.
+    NaN if no two runtimes differ. It is computed from Kendall's tau, in O(n log n) time.
 
     Args:
         tie: the credit for a pair with equal scores. With 0.5 constant scores get 0.5; the
@@ -76,6 +77,7 @@ def ordered_pair_accuracy(
     if ordered == 0:
         return float("nan")
     tau = kendall_tau(scores, runtimes) if tau is None else tau
+    # with tau = (C - D) / sqrt(n * ordered), the share is 1/2 + (C - D) / (2 * ordered)
     share = 0.5 + 0.5 * tau * np.sqrt(_count_pairs(np.array([len(scores)])) / ordered)
     if tie != 0.5:
         share += (tie - 0.5) * (1 - _count_apart_in_both(scores, runtimes) / ordered)
@@ -93,6 +95,7 @@ def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
     both = np.stack([np.unique(v, return_inverse=True)[1].ravel() for v in (scores, runtimes)])
     _, ties = np.unique(both, axis=1, return_counts=True)
     tied_in_both = _count_pairs(ties)
+    # inclusion and exclusion: every - tied_in_both pairs differ in score or runtime or both
     every = _count_pairs(np.array([len(scores)]))
     return _count_apart(scores) + _count_apart(runtimes) - every + tied_in_both
 

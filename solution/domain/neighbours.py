@@ -24,12 +24,12 @@ class Neighbours(NamedTuple):
 
     @classmethod
     def operands(cls, edges: np.ndarray, num_nodes: int) -> "Neighbours":
-        """The operands of each node; `edges` (edges, 2) has rows [consumer, producer]."""
+        """Return the operands of each node; `edges` (edges, 2) has rows [consumer, producer]."""
         return cls.of(edges[:, 0], edges[:, 1], num_nodes)
 
     @classmethod
     def consumers(cls, edges: np.ndarray, num_nodes: int) -> "Neighbours":
-        """The consumers of each node; `edges` (edges, 2) has rows [consumer, producer]."""
+        """Return the consumers of each node; `edges` (edges, 2) has rows [consumer, producer]."""
         return cls.of(edges[:, 1], edges[:, 0], num_nodes)
 
     @classmethod
@@ -52,7 +52,7 @@ class Neighbours(NamedTuple):
         return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
 
     def counts(self) -> np.ndarray:
-        """The number of neighbours of each node (nodes,)."""
+        """Return the number of neighbours of each node (nodes,)."""
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,6 +71,7 @@ def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
     waiting = np.bincount(edges[:, 0], minlength=num_nodes)
     depths = np.full(num_nodes, -1)
     front, depth = np.flatnonzero(waiting == 0), 0
+    # Kahn's algorithm: each step visits the nodes whose last operand was visited in the step before
     while len(front):
         depths[front] = depth
         nodes, times = np.unique(consumers.spread(front)[1], return_counts=True)

@@ -113,7 +113,7 @@ def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
 
 def write(predictions: pl.DataFrame, path: Path, *, sealed: bool = True) -> None:
     """Write the frame atomically as Parquet, sorted by its keys; equal frames give equal bytes.
-    `sealed`: whether to write a checksum file beside it; otherwise another record must hold it."""
+    `sealed`: write a checksum file beside it; if False, another record must have the checksum."""
     ordered = predictions.sort([key for key in KEYS if key in predictions.columns])
     replace = replace_sealed if sealed else replace_file
     with replace(path) as temporary, writing(path):

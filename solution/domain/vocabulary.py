@@ -60,8 +60,8 @@ CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
 CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
 CONVOLUTION_DIMENSIONS = slice(93, 107)
 NODE_LAYOUT = slice(134, 140)  # the tensor's layout in the module, minor to major
-# Columns that hold dimension numbers of a tensor: 0 to 5, or PADDING in an unused slot. The npz
-# files have 0 there (solution.features.preparation).
+# Columns that hold dimension numbers of a tensor: 0 to 5, or PADDING in an unused slot. In the npz
+# files an unused slot is 0; solution.features.preparation replaces it.
 PADDING = -1
 DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 
@@ -108,7 +108,7 @@ TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_dot_strength_reduction": ("default", "off"),
     "tpu_broadcast_priority": ("default", "on"),
 }  # fmt: skip
-# Compile options and their choices by target; a graph has those of one (Graph.option_names).
+# Compile options and their choices by target; a graph has the options of one (Graph.option_names).
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": OPTION_CHOICES,
     "tpu": TPU_OPTION_CHOICES,

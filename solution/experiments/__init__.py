@@ -1,5 +1,6 @@
 """Experiments of the package: one file each, which holds one frozen value, EXPERIMENT."""
 
+# the experiments that `fastslow run` trains if no experiment or recipe is given
 DEFAULTS = (
     "nothing_001",
     "layout_gnn_001",

@@ -89,6 +89,7 @@ class Experiment:
             raise InputError(f"{self.name}: {what} is {given!r}, expected none of them twice.")
 
     def _check_groups(self) -> None:
+        """Raise InputError unless groups have one source each and no collection is in two."""
         named = [name for group in self.train_jointly for name in group]
         sources = [{collection(name).source for name in group} for group in self.train_jointly]
         if len(set(named)) < len(named) or any(len(found) > 1 for found in sources):
@@ -177,8 +178,8 @@ def _list_words(call: ast.Call) -> dict[str, str]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Load an experiment by name, or by a Python file, which is executed. Raises InputError if
-    there is none, or no EXPERIMENT named like the file."""
+    """Load an experiment by name, or from a Python file, which is executed. Raises InputError if
+    neither has this name, or if the file has no EXPERIMENT that is named like the file."""
     path = Path(name)
     if path.suffix != ".py":
         return find_named_experiment(name)
@@ -186,8 +187,8 @@ def find_experiment(name: str) -> Experiment:
 
 
 def find_named_experiment(name: str) -> Experiment:
-    """Load one of the package's experiments; executes no user's file, so any record may name it.
-    Raises InputError if there is none."""
+    """Load one of the package's experiments. No user's file is executed, so the name may come from
+    an untrusted record. Raises InputError if no experiment has the name."""
     published = _list_published()
     if name in published:
         table = importlib.import_module(published[name][0]).EXPERIMENTS
@@ -205,7 +206,8 @@ def find_named_experiment(name: str) -> Experiment:
 
 
 def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
-    """Return the modules of the settings' classes, of nested rankers, too."""
+    """Return the names of the modules that define the settings' class and those of the rankers'
+    settings nested in them."""
     values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
     inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
     return tuple(sorted({type(settings).__module__}.union(*inner)))
@@ -227,7 +229,7 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def _fingerprint(module: ModuleType) -> str:
-    """Return a hash of the experiment's code outside the run's fingerprint."""
+    """Return a hash of the experiment's code that a run's fingerprint does not cover."""
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))
@@ -235,8 +237,8 @@ def _fingerprint(module: ModuleType) -> str:
 
 
 def read_sources(path: Path) -> dict[str, bytes]:
-    """Return a file, and recursively what it imports from its folder, by relative path: all Python
-    files of packages, without following links."""
+    """Return the contents, by relative path, of a file and, recursively, of the files that it
+    imports from its folder; for a package all its Python files, without following links."""
     sources: dict[str, bytes] = {}
     waiting = [path]
     while waiting:
@@ -264,7 +266,7 @@ def _find_beside(folder: Path, name: str) -> list[Path]:
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Return whether the name resolves to a module other than a folder without `__init__.py`."""
+    """Return True if the name resolves to a module other than a folder without `__init__.py`."""
     try:
         found = importlib.util.find_spec(name)
     # raised by find_spec if a module such as __main__ runs without a spec
@@ -309,8 +311,8 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _let_import_neighbours(path: Path) -> None:
-    """Let an experiment import the files beside it, as a script can; other modules take precedence,
-    so InputError if one has a neighbour's name."""
+    """Let an experiment import the files beside it, as a script can. Raises InputError if another
+    module has the name of such a file, because that module would be imported instead."""
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -1,9 +1,9 @@
 """The compiler of a TPU v3 as a ranker: it estimates 32 layouts of a graph, a model of its answers
 ranks the others.
 
-A graph is turned back into a program (solution.collecting.lifting). Nothing is learned from
-runtimes, and those of the graph are not used. A graph whose program cannot be restored, or is
-refused by the compiler, is ranked by prior costs of copies alone, with a warning.
+A graph is turned back into a program (solution.collecting.lifting). Measured runtimes are used
+neither to train the ranker nor to rank. A graph whose program cannot be restored, or is rejected by
+the compiler, is ranked by prior costs of copies alone, with a warning.
 
 Another budget is another experiment: a file with, for example,
 CompilerSettings(compilations=200, minutes=30).
@@ -32,7 +32,7 @@ from solution.models.settings import check_choice, check_size
 from solution.system.progress import console, warn
 from solution.system.report import Report, silent
 
-COPIES = "the prior costs of copies"
+COPIES = "the prior costs of copies"  # name of the fallback's order in warnings
 QUICK = 2  # compilations of a smoke run
 MOST_COMPILATIONS, MOST_MINUTES = 1 << 20, 1 << 20
 
@@ -72,8 +72,8 @@ class CompilerSettings(RankerSettings):
 
 
 class CompilerRanker(Ranker):
-    """Asks the compiler about a graph's configurations. Scores depend on the list, whose
-    configurations share a budget of compilations."""
+    """Asks the compiler about a graph's configurations. A score depends on the configurations
+    scored together, because these share a budget of compilations."""
 
     reads_program_order = True
 
@@ -110,13 +110,13 @@ class CompilerRanker(Ranker):
 
 
 def tell(words: str) -> None:
-    """Print on standard error what asking the compiler will cost."""
+    """Print on standard error how many compilations are planned and what they may cost."""
     console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
 def add_known_costs(graph: Graph) -> np.ndarray:
-    """Return each configuration's summed prior costs (configs,) float64 on a TPU, see known_costs;
-    nothing is learned."""
+    """Return the sum (configs,) float64 of each configuration's prior costs on a TPU
+    (solution.models.layout.known_costs); nothing is learned."""
     table = state_tables(BACKEND)(graph)
     costs = weigh_states(graph, table).total
     return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])

@@ -1,7 +1,7 @@
 """The cost kernel under the rules of a TPU's layout assignment; three seeds averaged.
 
-The penalty was chosen among four on 80 programs with a TPU's estimates, of which each has few
-configurations.
+The penalty was chosen among four values on 80 programs with few configurations each, whose runtimes
+were estimated for a TPU.
 """
 
 from solution.domain.collection import LAYOUT, NLP, XLA

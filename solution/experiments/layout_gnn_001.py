@@ -1,7 +1,8 @@
 """The layout net: one per source of programs, for both searches; three seeds averaged.
 
-The random and the default search visit the same programs. A net that learns from both is better on
-each than a net that learns from one, at no more cost, because it is trained once for both.
+The random and the default search visit the same programs. A net that learns from both searches
+ranks each better than a net that learns from one. It costs no more, because it is trained once for
+both.
 """
 
 from solution.domain.collection import LAYOUT, NLP, XLA

@@ -1,4 +1,4 @@
-"""Draw configurations for a program that has none: layouts or tiles that a search would try.
+"""Draw configurations for a program without any: layouts or tiles that a search would try.
 
 Layouts: the first configuration leaves everything to the compiler. Of the others, one half sets a
 random share of the tensors and leaves the rest to the compiler; the other half changes a few
@@ -30,11 +30,11 @@ from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # default and maximum number of configurations
 # SHARES: range of the share of the parameters that a random configuration sets. CHANGES: maximum
-# number of parameters in which a near configuration differs.
+# number of parameters in which a configuration near another one differs from it.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # maximum number of values of the configuration tensor in memory at once
-MAX_FACTOR = 1 << 16
+MAX_FACTOR = 1 << 16  # bound on the divisors that are searched; see divide
 # maximum number of tiles that are all listed; from more tiles, random ones are drawn
 MAX_GRID = 1 << 20
 
@@ -44,8 +44,8 @@ class NothingToChooseError(InputError):
 
 
 def draw_sites(generator: np.random.Generator, sites: int, most: int | None = None) -> np.ndarray:
-    """Return the sites (k,) that a configuration changes, without repeats: 1 to `most` of `sites`,
-    or a share from SHARES, uniform in its logarithm. Search spaces use it, too."""
+    """Return the indices (k,) of the parameters that a configuration changes, without repeats: 1 to
+    `most` of `sites` parameters or, without `most`, a share drawn log-uniformly from SHARES."""
     if most is None:
         share = np.exp(generator.uniform(*np.log(SHARES)))
         count = max(1, int(generator.binomial(sites, share)))
@@ -87,7 +87,8 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return ranks (configurable, 3) of tensors whose layout may be set; 0: none, or above six."""
+    """Return the ranks (configurable, 3) of tensors whose layout may be set; 0 for a tensor that is
+    missing, or of a rank below MIN_RANK or above six."""
     repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
     ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
     nodes = np.stack([list_tensors(repaired, name) for name in LAYOUT_TENSORS], axis=1)
@@ -95,7 +96,8 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
-    """Return configuration `number` (configurable, 3, 6): 0 the default, odd random, even near."""
+    """Return configuration `number` (configurable, 3, 6). Number 0 is the default. Odd numbers set
+    a random share of the tensors, even numbers at most CHANGES tensors."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout
@@ -110,7 +112,8 @@ def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator)
 
 
 def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Return tiles (configs, 24) float32: bounds of the tiled tensor, and block length of a sum."""
+    """Return tiles (configs, 24) float32: the bounds along each dimension of the tiled tensor, and
+    the block length of a sum."""
     kernel = inline_fusions(_replace(repair_padding(graph), np.zeros((1, NUM_TILE_FEATURES), "f4")))
     tiling = find_tiling(kernel)
     sizes = [int(size) for size in tiling.extents[: tiling.rank]]
@@ -125,7 +128,7 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 
 def divide(size: int) -> list[int]:
-    """Return, ascending, divisors d of `size` with d or size / d at most MAX_FACTOR."""
+    """Return the divisors d of `size` with d or size / d at most MAX_FACTOR, in ascending order."""
     largest = min(isqrt(size), MAX_FACTOR)
     small = [number for number in range(1, largest + 1) if size % number == 0]
     return sorted({*small, *(size // number for number in small)})

@@ -52,7 +52,8 @@ contractions = PerGraph(_find_contractions)
 
 
 def mark_contractions(graph: Graph) -> Graph:
-    """Write dots' contracted dimensions into columns of convolutions; padding must be correct."""
+    """Return the graph with the contracted dimensions of dots in columns that only convolutions use
+    otherwise (LEFT and RIGHT). The graph's padding must be correct."""
     summed = contractions(graph)
     features = graph.node_features.copy()
     is_dot = graph.node_opcodes == OPCODE_IDS["dot"]
@@ -63,7 +64,7 @@ def mark_contractions(graph: Graph) -> Graph:
 
 
 def contraction_rows(graph: Graph) -> np.ndarray:
-    """Return the columns FEATURES float32, a row for each distinct configuration."""
+    """Return the columns FEATURES (distinct configs, columns) float32."""
     pairs = graph.layouts
     operations = np.where(graph.node_opcodes == OPCODE_IDS["dot"], num_operations(graph), 0)
     weights = operations[graph.configurable] / max(float(operations[graph.configurable].sum()), 1)

@@ -14,7 +14,8 @@ Dimensions = tuple[int, ...]
 
 
 class Einsum(NamedTuple):
-    """A letter (an integer) for each dimension of a dot; those not in the output are contracted."""
+    """A letter (an integer) for each dimension of a dot's operands and output. Dimensions whose
+    letters are not in the output are contracted."""
 
     left: Dimensions
     right: Dimensions
@@ -36,7 +37,8 @@ class Einsum(NamedTuple):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the left sums its last dimensions and the right its first, the batch apart."""
+        """True if the dot contracts the last dimensions of the left operand and the first ones of
+        the right operand, not counting batch dimensions."""
         left, right = self.summed
         batch = len(self.batch)
         ends, begins = len(self.left) - len(left), batch + len(right)
@@ -52,11 +54,12 @@ def label_dot(
     is_alike: bool = False,
     summed: tuple[Dimensions, Dimensions] | None = None,
 ) -> Einsum | None:
-    """Label a dot of these sizes; None if no labels fit. Of several labellings prefer the fewest
-    batch dimensions, which come first; contract the left's last and the right's first dimensions.
+    """Return the letters of a dot with operands and output of these sizes; None if no letters fit.
+    Of several labellings, prefer the fewest batch dimensions, batch dimensions that come first, and
+    contracted dimensions that are the last ones of the left and the first ones of the right.
 
-    `is_alike`: prefer equal contracted dimensions, as of queries and keys. `summed`: contracted
-    dimensions of both, if a module states them.
+    `is_alike`: prefer the same contracted dimensions in both operands, as for queries and keys.
+    `summed`: the contracted dimensions of both operands, if a module states them.
     """
     for batch in range(min(len(left), len(right), len(output)) + 1):
         count, odd = divmod(len(left) + len(right) - len(output) - batch, 2)
@@ -82,8 +85,9 @@ def label_dot(
 
 
 def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -> list[Dimensions]:
-    """List ways to label an operand with the letters `kept`: the first `batch` on any dimensions,
-    the others in order; the rest is contracted, with next letters by ascending size."""
+    """List ways to label an operand with the letters `kept`: the first `batch` letters stand on any
+    dimensions, the others in order. The remaining dimensions are contracted; they get the next
+    letters by ascending size."""
     found = []
     for summed in combinations(range(len(shape)), len(shape) - len(kept)):
         rest = [axis for axis in range(len(shape)) if axis not in summed]
@@ -107,8 +111,8 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 
 @lru_cache(maxsize=1 << 14)
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
-    """Return how many products each output element sums, with operands' dimensions in any order and
-    the smallest batch; None if nothing fits."""
+    """Return the number of products that each output element sums, for the fewest batch dimensions
+    with which the sizes fit, in any order of the operands' dimensions; None if they never fit."""
     for batch in range(len(output) + 1):
         # with `batch` batch dimensions, the right free dimensions can begin at one position only
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
@@ -122,7 +126,8 @@ def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int 
 
 
 def _take(sizes: Dimensions, taken: Dimensions) -> list[int] | None:
-    """Return `sizes` without those in `taken`, ascending; None if one is missing."""
+    """Return `sizes` in ascending order without the sizes `taken`; None if one of these is
+    missing."""
     left = sorted(sizes)
     for size in taken:
         if size not in left:

@@ -1,4 +1,4 @@
-"""Find the dots that are gradients of other dots, to infer what they contract.
+"""Find the dots that are gradients of other dots, to infer which dimensions they contract.
 
 If weights are square, the shapes of a dot do not tell which dimensions it contracts. But the
 gradients of y = x w are dots as well: dx = dy w' and dw = x' dy. These three dots read the three
@@ -42,8 +42,9 @@ Label = Callable[[int, int, int], Einsum | None]
 def find_gradients(
     graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
 ) -> dict[int, Dot]:
-    """Return, by node, the dots that are gradients of others. `ranks`: (nodes,) of outputs.
-    `guess`: operands by shapes. `label`: labels a dot by shapes."""
+    """Return {node: dot} for the dots that are gradients of other dots. `ranks`: (nodes,) ranks of
+    outputs. `guess`: {dot: its operands, inferred from shapes}. `label`: returns a dot's letters,
+    inferred from shapes."""
     dots = Dots(graph, ranks, guess, label)
     found: dict[int, Dot] = {}
     for node in sorted(guess):
@@ -56,7 +57,8 @@ def find_gradients(
 
 
 def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
-    """Return both operands' contracted dimensions, ascending; None if no module states them."""
+    """Return the contracted dimensions of a dot's left and right operand, each ascending, as a
+    module states them; None if no module does."""
     if graph.summed is None:
         return None
     left, right = (tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
@@ -64,14 +66,14 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """Dots of equal shapes that read `kept`, decided together: their other tensors (slopes) have
-    one shape and operation."""
+    """A group of dots that are decided together: they have equal shapes, read the tensor `kept`,
+    and their other operands (slopes) have equal shapes and are computed by the same operation."""
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self.nodes = np.empty(0, np.int64)  # the dots, ascending
         self.slopes = np.empty(0, np.int64)  # the other operand of each of `nodes`
-        # letters inferred from shapes; key: whether the slope is the left operand
+        # {True if the slope is the left operand, else False: letters inferred from shapes}
         self.labels: dict[bool, Einsum | None] = {}
 
     def drop(self, is_kept: np.ndarray) -> None:
@@ -81,8 +83,9 @@ class Alike:
 
 
 class Dots:
-    """A graph's dots by tensors read. Time is about linear in dots, even if thousands read one
-    tensor: similar ones form a group (Alike), and recognised gradients leave theirs."""
+    """A graph's dots, indexed by the tensors that they read. The time is about linear in the number
+    of dots, even if thousands read one tensor: similar dots form a group (Alike), and recognised
+    gradients leave their group."""
 
     def __init__(
         self, graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
@@ -99,7 +102,7 @@ class Dots:
         self._ancestors = Ancestors(graph, guess)
         # (nodes,) True until the dot is recognised as a gradient
         self._is_open = np.ones(graph.num_nodes, bool)
-        # the dots that read two given tensors; for each tensor, those read together with it
+        # `_pairs`: {(tensor, other tensor): dots that read both}. `slopes`: {tensor: the others}
         self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
         slopes: dict[int, list[int]] = defaultdict(list)
         for node in sorted(guess):
@@ -115,9 +118,10 @@ class Dots:
         self._is_open[node] = False
 
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
-        """Yield the gradients of a dot's operands, if both have one or shapes determine what they
-        contract; call in ascending order. A closed dot (already a gradient) counts only if an open
-        one reads the same gradient of the output."""
+        """Yield the gradients of a dot's operands, if both operands have one, or if shapes alone
+        determine the dimensions that the gradients contract. Call it for dots in ascending order. A
+        closed dot (already a gradient) counts only if an open dot reads the same gradient of the
+        output."""
         if dot.left == dot.right:
             return
         for slope in self._list_slopes(dot):
@@ -151,9 +155,9 @@ class Dots:
         return groups
 
     def _list_slopes(self, dot: Dot) -> list[int]:
-        """List tensors, ascending, that may be the gradient of a dot's output: they depend on it,
-        and later open dots that read them fit as gradients of both operands, or of one if shapes
-        determine what they contract."""
+        """List the tensors, ascending, that may be the gradient of a dot's output. They depend on
+        the dot, and later open dots that read them fit as gradients of both operands, or of one
+        operand if shapes alone determine the dimensions that those dots contract."""
         certain, others = [], []
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
             for group in self._groups.get((kept, self._shape(dot.node)), ()):
@@ -168,14 +172,15 @@ class Dots:
         return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
 
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
-        """Return labellings of a group's first dot as the gradient of `wanted`, one per order."""
+        """Return the labellings of a group's first dot that fit it as the gradient of `wanted`, at
+        most one for each order of its operands."""
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
         ]
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
-        """Return True if shapes alone give the group's dots the contraction of `way`."""
+        """Return True if shapes alone give the group's dots the contracted dimensions of `way`."""
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -183,9 +188,9 @@ class Dots:
         return told is not None and told.summed == way.letters.summed
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
-        """Return the dot `node` labelled as the gradient of `wanted`, which the earlier `dot`
-        reads, with its operand `slope` as the gradient of that one's output; None: it does not
-        fit."""
+        """Return the dot `node` labelled as the gradient of `wanted`, an operand of the earlier
+        `dot`; None if it does not fit. `slope`: the operand of `node` that is taken for the
+        gradient of the output of `dot`."""
         ways = self._order(dot, node, slope, wanted)
         fitting = [way for way in ways if self._fits(dot, way, wanted)]
         if len(fitting) < 2:
@@ -210,7 +215,8 @@ class Dots:
         ]
 
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
-        """Return True if the gradient `way` has its dot's shape, and a module's dimensions."""
+        """Return True if the labelling `way` gives its dot's shape and, if a module states the
+        contracted dimensions, these."""
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
             kept, other = dot.letters.right, dot.right
@@ -220,7 +226,8 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the last of `goals` that equals the gradient's dimensions after transposes."""
+        """Return the index of the last of `goals` that equals the letters of the gradient's
+        dimensions after transposes; -1 if none does."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
@@ -235,7 +242,8 @@ class Dots:
         return told is not None and told.summed == gradient.letters.summed
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters before the transposes that compute `node`, of its `letters`."""
+        """Return the letters that the dimensions of `node` had before the transposes that compute
+        it; `letters` are those of `node`."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
@@ -245,7 +253,8 @@ class Dots:
         return letters
 
     def _follow(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters after the transposes that follow `node`, each the only reader."""
+        """Return the letters of the dimensions after the transposes that follow `node`; each must
+        be the only reader of its operand."""
         while len(self._consumers.at(node)) == 1:
             (reader,) = self._consumers.at(node).tolist()
             order = self._order_of(reader)
@@ -269,8 +278,8 @@ class Dots:
 
 
 class Ancestors:
-    """Find tensors that depend on a dot, as its output's gradient mostly does, in one sweep for a
-    block of dots: a bit for each in every node's integer."""
+    """Find tensors that depend on a dot, because the gradient of its output mostly does. One sweep
+    over the graph serves a block of dots: every node has an integer with a bit for each dot."""
 
     def __init__(self, graph: Graph, guess: dict[int, tuple[int, int]]) -> None:
         self._dots = np.array(sorted(guess), np.int64)

@@ -32,8 +32,9 @@ ENCODINGS = ("logarithms", "plain")
 
 
 def numeric_features(graph: Graph) -> np.ndarray:
-    """Return unscaled features (nodes, NUM_NUMERIC) float32 with correct padding: the file's 140
-    and rank, bytes, operations, operands, consumers, configurable."""
+    """Return compressed, not yet standardised features (nodes, NUM_NUMERIC) float32 of a graph with
+    correct padding: the 140 features of the file, rank, bytes, operations, number of operands,
+    number of consumers, and 1 if the node is configurable."""
     consumers = np.bincount(graph.edges[:, 1], minlength=graph.num_nodes)
     operands = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
     configurable = np.zeros(graph.num_nodes)

@@ -23,6 +23,7 @@ from solution.features.gradients import find_gradients, find_told
 
 NONE = -1
 HEADS = 3  # minimum number of dimensions of the queries and keys of multi-head attention
+# opcodes that may compute queries and keys
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
 
@@ -106,7 +107,8 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Return the einsum letters of a dot, by shapes and what a module states; or None."""
+    """Return the einsum letters of a dot, inferred from the shapes and from the contracted
+    dimensions if a module states them; None if no letters fit."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     is_alike = _is_alike(graph, left, right)
@@ -114,7 +116,8 @@ def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) ->
 
 
 def _is_alike(graph: Graph, left: int, right: int) -> bool:
-    """Tell if tensors may be queries and keys: of rank three or more, and computed alike."""
+    """Return True if two tensors may be queries and keys: they have three or more dimensions, and
+    equal operations compute them."""
     made = graph.node_opcodes[left], graph.node_opcodes[right]
     listed = graph.node_features[[left, right], vocabulary.DIMENSIONS]
     is_alike = made[0] == made[1] and made[0] in MADE_ALIKE and (listed[0] == listed[1]).all()
@@ -122,8 +125,9 @@ def _is_alike(graph: Graph, left: int, right: int) -> bool:
 
 
 def _guess(graph: Graph) -> Operands:
-    """Return input and kernel of each node by shapes: the pair that fits best; of equals, the
-    larger operand, then the lower number is the input."""
+    """Return the input and kernel of each node, inferred from shapes: the ordered pair of operands
+    that fits best. Of equally good pairs, the one with the larger input is taken, and at last the
+    one whose input has the lower node number."""
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
     fits = {
         OPCODE_IDS["convolution"]: _fit_convolution,
@@ -174,7 +178,7 @@ def _choose(
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Score how well operands of `shapes` (2, 6) fit a convolution; high is good."""
+    """Return a score of how well operands of `shapes` (2, 6) fit a convolution; high is good."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
     numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]
@@ -193,8 +197,9 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Score how well a dot fits `shapes` (2, 6), left and right. Its output has the left's
-    dimensions first; of both orders the usual matrix product scores higher."""
+    """Return a score of how well a left and a right operand of `shapes` (2, 6) fit a dot. The
+    output has the left operand's dimensions first. If both orders fit, the one that makes the dot a
+    usual matrix product (Einsum.is_usual) scores higher."""
     three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
     left, right, output = three
     if len(output) == 0:
@@ -210,7 +215,8 @@ def _sizes(shape: np.ndarray) -> tuple[int, ...]:
 
 
 def terms_of_dots(graph: Graph) -> np.ndarray:
-    """Return how many products (nodes,) each output element of a dot sums; 1 for other nodes."""
+    """Return the number of products (nodes,) that each output element of a dot sums; 1 for other
+    nodes."""
     terms = np.ones(graph.num_nodes)
     operands = find_operands(graph)
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
@@ -230,8 +236,8 @@ def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return the terms (nodes,) that each output element sums; a convolution's: elements of the
-    kernel over output features."""
+    """Return the number of terms (nodes,) that each output element sums. For a convolution, it is
+    the kernel's number of elements divided by the number of output features."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -247,7 +253,8 @@ contracted_size = PerGraph(_contract)
 
 
 def num_operations(graph: Graph) -> np.ndarray:
-    """Return multiply-adds (nodes,) of dots and convolutions; for other nodes one per element."""
+    """Return the operations (nodes,): multiply-adds of dots and convolutions, one for each element
+    of other nodes."""
     return num_elements(graph) * np.maximum(contracted_size(graph), 1)
 
 
@@ -259,7 +266,8 @@ def configurable_shares(graph: Graph) -> np.ndarray:
 
 
 def tensor_shares(graph: Graph) -> np.ndarray:
-    """Return shares of output, input and kernel (configurable, 3) in the sum of all bytes."""
+    """Return each tensor's share (configurable, 3) of the bytes of all outputs, inputs and kernels
+    of configurable nodes."""
     size, operands = num_bytes(graph), find_operands(graph)
     read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
     tensors = np.stack([size, *read], axis=1)[graph.configurable]

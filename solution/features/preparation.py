@@ -79,8 +79,9 @@ def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
 
 
 def _leave_out_later(features: np.ndarray, opcodes: np.ndarray) -> None:
-    """Drop dimensions after the sixth in place. Layouts (descending) and transposes (ascending) get
-    missing ones appended; other lists 0, as in the files."""
+    """Drop dimensions after the sixth from all lists, in place. To have six entries, a layout gets
+    its missing dimensions appended in descending order, a transpose in ascending order, and any
+    other list zeros, as in the files. A convolution's later dimensions become the sixth."""
     orders, lists = vocabulary.NODE_LAYOUT, vocabulary.DIMENSIONS
     for columns in (orders, lists):
         for node in np.flatnonzero((features[:, columns] >= MAX_RANK).any(axis=1)):
@@ -99,15 +100,16 @@ def _pad(features: np.ndarray, columns: slice, used: np.ndarray) -> None:
 
 
 def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
-    """Keep, in order, the nodes within `hops` edges of a configurable node; all of a tile graph."""
+    """Return the graph with the nodes within `hops` edges of a configurable node, in order; a tile
+    graph keeps all nodes."""
     if len(graph.configurable) == 0:
         return graph
     return keep_nodes(graph, np.flatnonzero(neighbourhood(graph, hops)))
 
 
 def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
-    """Keep the nodes `kept` (k,), all configurable ones among them, in this order; the same graph
-    (whose results are cached) if nothing changes."""
+    """Return the graph with the nodes `kept` (k,) in this order; all configurable nodes must be
+    among them. If nothing changes, return the same graph, because its results are cached."""
     if np.array_equal(kept, np.arange(graph.num_nodes)):
         return graph
     position = np.full(graph.num_nodes, -1)
@@ -124,8 +126,9 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
-    """Prune, but merge each connected component of pruned nodes into a node of their mean features,
-    their edges to kept nodes without repetitions, and the opcode vocabulary.VIRTUAL."""
+    """Return the pruned graph, in which each connected component of pruned nodes is merged into one
+    node. It has their mean features, their edges to kept nodes without repetitions, and the opcode
+    vocabulary.VIRTUAL."""
     if len(graph.configurable) == 0:
         return graph
     keep = neighbourhood(graph, hops)
@@ -161,7 +164,8 @@ PRUNINGS = {"neighbourhood": keep_neighbourhood, "virtual": merge_rest, "nothing
 
 
 def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
-    """Return a mask (nodes,): True at most `hops` edges from a configurable node, either way."""
+    """Return a mask (nodes,): True for nodes at most `hops` edges from a configurable node, in
+    either direction."""
     reached = np.zeros(graph.num_nodes, bool)
     reached[graph.configurable] = True
     touched = np.zeros(len(graph.edges), bool)
@@ -174,7 +178,7 @@ def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
 
 
 def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
-    """Return the number of the connected component of each of the nodes `rest`: (len(rest),)."""
+    """Return the index (len(rest),) of the connected component of each of the nodes `rest`."""
     from scipy.sparse import coo_array  # importing it is slow
     from scipy.sparse.csgraph import connected_components
 
@@ -187,7 +191,7 @@ def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
 
 
 def _append_none(summed: np.ndarray, count: int) -> np.ndarray:
-    """Append rows for `count` nodes that contract nothing."""
+    """Return `summed` with rows for `count` more nodes, which contract no dimensions."""
     return np.concatenate([summed, np.full((count, *summed.shape[1:]), -1, np.int8)])
 
 
@@ -198,7 +202,8 @@ def _group_means(rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
-    """Drop self-loops of virtual nodes, and repeated edges that touch one."""
+    """Return the edges without self-loops of virtual nodes, and without repetitions of edges that
+    touch a virtual node."""
     edges = edges[(edges[:, 0] != edges[:, 1]) | (edges[:, 0] < first_virtual)]
     _, first = np.unique(edges, axis=0, return_index=True)
     is_first = np.isin(np.arange(len(edges)), first)
@@ -212,20 +217,22 @@ class Preparation:
     # keep nodes of a layout graph at most this many edges from a configurable node; None: all
     hops: int | None = 1
     padding: int = PADDING  # value of unused slots of dimension numbers: -1, or 0 as in the files
-    contractions: bool = False  # whether dots list the dimensions that they contract
+    contractions: bool = False  # True: dots list their contracted dimensions (mark_contractions)
 
     def __call__(self, graph: Graph) -> Graph:
-        """Return the graph with corrected padding, pruned."""
+        """Return the graph pruned and with corrected padding."""
         return self.prune(repair_padding(graph))
 
     def prune(self, graph: Graph) -> Graph:
-        """Prune a graph with correct padding; mark contractions or erase the padding if so set."""
+        """Return a graph with correct padding after pruning; if the settings say so, mark
+        contractions and erase the padding."""
         kept = graph if self.hops is None else keep_neighbourhood(graph, self.hops)
         kept = mark_contractions(kept) if self.contractions else kept
         return kept if self.padding == PADDING else erase_padding(kept)
 
     def describe(self) -> dict[str, Any]:
-        """Return the record that a store or model keeps: version, hops, switches that are on."""
+        """Return the record that a store or model keeps: the version, the hops, and the switches
+        that differ from their defaults."""
         described: dict[str, Any] = {"version": VERSION, "hops": self.hops}
         if self.padding != PADDING:
             described["padding"] = self.padding

@@ -1,8 +1,9 @@
 """Return the feature table of a graph, one row for each configuration or distinct configuration.
 
 Tables of layouts and tiles are built in the folders of these names. The table of compile options is
-built here. The effect of an option depends on the program, so each choice of an option has a column
-by itself, and one column multiplied by each share of the program's work that an option can change.
+built here. The effect of an option depends on the program. So each choice of an option has one
+column by itself, and one column for each part of the program, multiplied by that part's share of
+the bytes written.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ KINDS = ("layout", "tile")  # kinds of configurations that have a table; see lis
 
 # Importing layout tables and polars is slow, so functions import them.
 
+# Parts of a program, by opcodes: an option may change the speed of a part.
 PARTS = {
     "dot": ("dot",),
     "convolution": ("convolution",),
@@ -96,7 +98,7 @@ def _compute_distinct(graph: Graph) -> np.ndarray:
     if graph.options is None and graph.collection.kind == "layout":
         from solution.features.layout.layout_table import layout_rows
 
-        return layout_rows(graph, first)  # no rows for duplicates, which may be most configurations
+        return layout_rows(graph, first)  # skip duplicates, which may be most configurations
     return feature_rows(graph)[first]
 
 

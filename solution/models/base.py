@@ -49,7 +49,8 @@ class Ranker(ABC):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         """Fit the ranker on labelled graphs, read one at a time to save memory, and return it.
-        `validation`, perhaps empty, is for early stopping; no result is reported on it."""
+        `validation`, perhaps empty, serves early stopping, or is learned from as well by rankers
+        without it; no result is reported on it."""
 
     # True if a score may depend on the reference list (Graph.listed), but on no other configuration
     scores_beside_a_list: bool = False
@@ -99,7 +100,7 @@ class RankerSettings(ABC):
 
     @property
     def needed_hops(self) -> int | None:
-        """The largest distance (edges) of needed nodes from configurable ones; None: all nodes."""
+        """Pruning keeps nodes within this many edges of a configurable node; None: all nodes."""
         return 1
 
     @property
@@ -124,7 +125,7 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy in which `value.how(*given)` replaces each value with such a method."""
+        """Return a copy with setting.how(*given) in place of each setting that has this method."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

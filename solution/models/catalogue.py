@@ -28,7 +28,7 @@ from solution.system.files import write_sealed
 from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD, FORMAT = "model.json", 1
-OWN = "own:"
+OWN = "own:"  # prefix of the kind of a ranker that a user wrote
 
 # Kind -> settings class. A class is imported only when its kind is needed.
 OURS = {
@@ -62,8 +62,8 @@ class Model:
     preparation: Preparation
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Prepare a graph with all nodes needed; return scores (num_configs,) float32, lower is
-        faster."""
+        """Prepare a graph that has all nodes the ranker needs, and score its configurations:
+        (num_configs,) float32, lower is faster."""
         return self.ranker.predict(self.preparation(graph))
 
 
@@ -95,8 +95,8 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
 def read_settings(
     record: Mapping[str, Any], users: Sequence[RankerSettings] = ()
 ) -> RankerSettings:
-    """Return the settings that `describe_settings` turned into `record`, of our classes or those of
-    `users`. Raises InputError if no class is known or a field does not fit."""
+    """Restore settings from a `record` that `describe_settings` returned. Their class is one of
+    ours or of `users`. Raises InputError if the class is unknown or a field does not fit."""
     kind = record.get("kind")
     found = _find_class(kind, users)
     values = record.get("settings")
@@ -119,8 +119,9 @@ def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path
 
 
 def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
-    """Load a model; `users` are settings of a user's experiments. Raises InputError if there is
-    none, it is damaged or of an unknown kind, or needs graphs prepared in another way."""
+    """Load a model; `users` are settings of a user's experiments. Raises InputError if the folder
+    has no model, or the model is damaged, of an unknown kind, or made for graphs that were prepared
+    in another way."""
     path = folder / RECORD
     record = read_record(path, "a model")
     check_files(folder, record.get("files"), path)

@@ -23,11 +23,12 @@ from solution.models.settings import MAX_DEPTH
 from solution.system.errors import InputError
 from solution.system.sealing import check_files, read_record
 
+# the file of a net's tensors, and the prefixes of their names: weights, and scalers of tables
 WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
 
 
 class Scorer(Protocol):
-    """What prediction needs of a fitted ranker."""
+    """The interface of a fitted ranker in prediction."""
 
     scores_beside_a_list: bool
 

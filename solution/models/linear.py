@@ -94,8 +94,8 @@ class LassoSettings(LinearSettings):
 
 
 class LinearRanker(Ranker):
-    """Scores by a weighted sum of the feature table's columns. Scores of layouts depend on the
-    list, because the table contains how frequent layouts are in it."""
+    """Scores by a weighted sum of the feature table's columns. A layout's score depends on the
+    configurations scored together, because the table has how frequent layouts are among them."""
 
     scores_beside_a_list = True
 

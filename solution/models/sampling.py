@@ -21,7 +21,8 @@ class TrainingRows:
 
 
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
-    """Return max(2, min(max_configs, max_rows / graphs)): configurations of a graph in a table."""
+    """Return how many configurations of each graph a table takes, to have about `max_rows` rows:
+    max(2, min(max_configs, max_rows / graphs))."""
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
 
@@ -34,8 +35,9 @@ def choose_all_rows(
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
-    """Draw at most `limit` distinct configurations (None: all), with their duplicates, because
-    features count them: a frequent layout is likely fast. Raises ValueError without labels."""
+    """Draw at most `limit` distinct configurations (None: all), with all their duplicates, because
+    features count how frequent a layout is: a frequent one is likely fast. Raises ValueError if the
+    graph has no labels."""
     if graph.runtimes is None:
         raise ValueError(f"{graph.name} has no labels to learn from")
     runtimes = graph.distinct.mean(graph.runtimes)
@@ -62,5 +64,6 @@ def scaled_runtime(runtimes: np.ndarray) -> np.ndarray:
 
 
 def relevance(runtimes: np.ndarray, levels: int) -> np.ndarray:
-    """Return grades (configs,) int32 for lambdarank, levels - 1 the fastest, equally frequent."""
+    """Return relevance grades (configs,) int32 for lambdarank, from 0 (slowest) to levels - 1
+    (fastest), each about equally frequent."""
     return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

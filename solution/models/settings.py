@@ -10,6 +10,7 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 
 MAX_WIDTH, MAX_DEPTH = 8192, 64  # maximum width of a layer, and maximum number of layers
+# largest value of each setting that is a size of a net
 SIZES = {
     "width": MAX_WIDTH,
     "rounds": MAX_DEPTH,
@@ -44,7 +45,7 @@ def check_penalties(setting: str, value: Any) -> None:
 
 
 def check_net(settings: object) -> None:
-    """Raise InputError if a net of these settings, perhaps from any file, would be too large."""
+    """Raise InputError if a net of these settings, maybe of an untrusted file, is too large."""
     for name, most in SIZES.items():
         value = getattr(settings, name, None)
         if isinstance(value, int):

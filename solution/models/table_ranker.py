@@ -48,8 +48,9 @@ class TableSettings(RankerSettings):
 
 
 class TableRanker(Ranker):
-    """Fits and applies the functions of a TableSettings to feature tables. Scores depend on the
-    list: columns are centred on its mean and count how frequent layouts are in it."""
+    """Fits and applies the functions of a TableSettings to feature tables. A score depends on the
+    configurations scored together: columns are centred on their mean and count how frequent layouts
+    are among them."""
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
         self.settings = settings
@@ -111,7 +112,7 @@ class TableRanker(Ranker):
 
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
-    """Return scores (rows,) as float32, or ranks of integers that it would make equal."""
+    """Return scores (rows,) as float32; integers become ranks if float32 would merge some."""
     narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)

@@ -59,9 +59,9 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 
 
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """Return the numbers (k,) int64 of at most `count` nodes, chosen by their hashes `keys`
-    (nodes,) uint64, `preferred` ones (nodes,) bool first, sorted. Nodes of equal hashes are chosen
-    together; a group that does not fit is skipped, and the smallest taken if none fits."""
+    """Return the sorted numbers (k,) int64 of at most `count` nodes, chosen in the order of their
+    hashes `keys` (nodes,) uint64, the `preferred` ones (nodes,) bool first. Nodes with equal hashes
+    form a group: a group that does not fit is skipped, and the smallest is taken if none fits."""
     # groups of equal (preferred, key), preferred ones first; take each group that still fits
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
@@ -98,7 +98,7 @@ def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
 OPCODE_WIDTH = 32
 # node features: 134 in RowInputs.numeric, and 6 of the program's layout in RowInputs.tokens
 NUM_RAW = vocabulary.NUM_NODE_FEATURES
-NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
+NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES  # 18 numbers of a configurable node's layout
 # maximum number of values of a layer in memory at once at inference
 CHUNK_VALUES = 1 << 22
 MAX_SUBSETS = 1000
@@ -169,9 +169,9 @@ def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
 
 
 class NodeRows(nn.Module):
-    """Embed every node in every configuration: (nodes, configs, width). A configuration adds (v +
-    1) / 6 for each of 18 values v of a configurable node's layout, -1 ... 5; 0 is "not given".
-    `columns`: numeric features of a node, with the six of the program's layout."""
+    """Embed every node in every configuration: (nodes, configs, width). A configurable node has 18
+    further inputs: the values v (-1 ... 5) of its layout as (v + 1) / 6, so 0 means "not given".
+    `columns`: number of numeric features of a node, with the six of the program's layout."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class NodeRanker(NetRanker[Settings, Inputs]):
 
 
 class NodeNet(nn.Module):
-    """A RankingNet that scores one graph at a time. `width`: values of the widest layer."""
+    """A RankingNet that scores one graph at a time. `width`: width of the widest layer."""
 
     def __init__(self, nodes: NodeSettings, width: int) -> None:
         super().__init__()

@@ -66,7 +66,9 @@ class ContractionSettings(PointwiseSettings):
 
 
 class ContractionRanker(PointwiseRanker):
-    """Boosted trees that predict a layout's normalised rank. Scores depend on the list."""
+    """Boosted trees that predict a layout's normalised rank, from the layout table and columns that
+    say which contracted dimensions are contiguous. A score depends on the configurations scored
+    together, as in BoostedTrees."""
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         check_no_options(graph)

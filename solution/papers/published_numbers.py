@@ -23,9 +23,9 @@ class Document:
 class Number:
     """A number that a document reports."""
 
-    document: str
+    document: str  # key of the document in Published.documents
     place: str  # the document's table or section
-    what: str
+    what: str  # what the number measures, such as "top-5 slowdown of ridge on tiles"
     value: float
     unit: str = ""
     quote: str = ""  # the document's sentence around the number

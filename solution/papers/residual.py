@@ -55,7 +55,7 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.papers import node_subsets
 from solution.papers.tpugraphs import NUM_CONFIG, KernelInputs, prepare_kernel
 
-SLOPE = 0.2
+SLOPE = 0.2  # LeakyReLU's slope for negative inputs
 TRAINING = TrainingSettings(
     loss="list_mle",
     optimizer="adam",

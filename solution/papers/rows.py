@@ -12,8 +12,8 @@ from solution.domain.graph import Graph, PerGraph
 from solution.features.nodes import compress
 from solution.models.nets.devices import send
 
-OPCODE_WIDTH = 16
-TOKEN_WIDTH = 4
+OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
+TOKEN_WIDTH = 4  # length of the vector that embeds one number of a layout
 
 
 @dataclass(frozen=True)

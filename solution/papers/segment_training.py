@@ -158,6 +158,8 @@ def prepare_segments(
     """Return the pruned graph without edges between segments, sorted by segment."""
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
     segments = divide_nodes(pruned, partition, max_nodes)
+    # Renumber nodes segment by segment (`position`: new number, `number`: segment of each node),
+    # keep only edges inside a segment, and sort edges and configurable nodes by segment.
     order = np.concatenate(segments)
     position = np.argsort(order)
     number = np.repeat(np.arange(len(segments)), [len(segment) for segment in segments])[position]
@@ -345,7 +347,7 @@ class SegmentNet(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return segments' embeddings without gradients, cached or (without a table) computed: a
         mask (configs, segments) bool of the known ones, and embeddings (configs, segments, width),
-        0 for others and chosen segments."""
+        0 for unknown and for chosen segments."""
         count = len(inputs.sizes)
         if self.table is not None:
             known, others = self.table.read(inputs.key, configs, count)
@@ -378,7 +380,7 @@ def draw_weights(known: Tensor, chosen: Tensor, kept: float) -> Tensor:
 
 
 class HeadNet(nn.Module):
-    """A net of the head alone, whose inputs are fixed embeddings (distinct configs, width)."""
+    """The head as a net: its inputs for a graph are fixed embeddings (distinct configs, width)."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()

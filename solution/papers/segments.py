@@ -25,15 +25,16 @@ SEED = 1  # METIS's random seed
 
 def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarray]:
     """Return the nodes of each segment, at most `max_nodes` (None: all; METIS may exceed this by a
-    few percent). Every node is in one. Raises InputError if pymetis is needed and missing."""
+    few percent). Every node is in exactly one segment. Raises InputError if pymetis is needed and
+    missing."""
     order = topological_order(graph)
     count = 1 if max_nodes is None else -(-graph.num_nodes // max_nodes)
     return PARTITIONS[partition](graph, order, count) if count > 1 else [order]
 
 
 def topological_order(graph: Graph) -> np.ndarray:
-    """Return the nodes (nodes,) with producers before consumers; of several, that with the earliest
-    edge first. Nodes on a cycle, which no program has, come last."""
+    """Return the nodes (nodes,) with producers before consumers. If several nodes could be next,
+    the one with the earliest edge is. Nodes on a cycle, which no program has, come last."""
     listed = _listing(graph)
     rank = np.empty(graph.num_nodes, np.int64)
     rank[listed] = np.arange(graph.num_nodes)
@@ -54,8 +55,8 @@ def topological_order(graph: Graph) -> np.ndarray:
 
 
 def _listing(graph: Graph) -> np.ndarray:
-    """Return the nodes (nodes,) by their first edge, then isolated configurable nodes, then others
-    sorted by features."""
+    """Return the nodes (nodes,) in the order of their first edges, then isolated configurable
+    nodes, then all others, sorted by features."""
     named = np.concatenate([graph.edges.ravel(), graph.configurable])
     nodes, first = np.unique(named, return_index=True)
     others = np.setdiff1d(np.arange(graph.num_nodes), nodes)

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp, SelfAttention
 
-NOT_ADJACENT = 0.1
+NOT_ADJACENT = 0.1  # weight in the mask of nodes that are not adjacent
 
 
 class SoftAttention(nn.Module):
-    """The mask (weight of nodes not adjacent; None: no mask), attention among nodes, and an MLP on
-    each. Shapes: x (nodes, configs, width), edge_index (2, edges), either direction -> as x."""
+    """Apply the soft adjacency mask, attention among all nodes, and an MLP on each node. `mask`:
+    weight of nodes that are not adjacent; None: no mask. Shapes: x (nodes, configs, width),
+    edge_index (2, edges) in either direction -> as x."""
 
     def __init__(self, width: int, heads: int, head_width: int, mask: float | None) -> None:
         super().__init__()
@@ -44,6 +45,7 @@ def apply_mask(x: Tensor, edge_index: Tensor, others: float) -> Tensor:
 
     Shapes: x (nodes, ..., width), edge_index (2, edges) in either direction -> as x.
     """
+    # mean = (others * sum over all + (1 - others) * sum over the node and its neighbours) / weights
     edges = edge_index[:, edge_index[0] != edge_index[1]]
     source, target = torch.unique(both_ways(edges), dim=1)  # parallel edges count once
     near = x.index_add(0, target, x[source])

@@ -58,6 +58,7 @@ OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
 VALUES = range(vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK)  # the values of a layout feature
 BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
+# names of the eight numbers that describe each block of a tile
 SIZES = (*(f"bound_{number}" for number in range(vocabulary.MAX_RANK)), "sum", "product")
 
 TILE = (
@@ -77,7 +78,7 @@ MAX_TRIALS, MAX_FOLDS = 10_000, 1000
 
 @cache
 def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
-    """Return the names of the columns for "layout" or "tile" graphs."""
+    """Return the description of each column of study_rows; `kind`: "layout" or "tile"."""
     names = (*vocabulary.OPCODE_NAMES.split(), "virtual")
     shares = tuple(
         Feature(f"{part}_{name}", "share", f"nodes that pruning {part}")
@@ -189,7 +190,7 @@ class StudyRows:
         return cache_rows(self.settings.opcodes)(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        """Return the names of the columns of rows_of."""
+        """Return the description of each column of rows_of."""
         return features_of(graph.collection.kind, self.settings.opcodes)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ class TGraphSettings(RankerSettings):
 
 
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
-    """The Ranker of TGraph. Scores depend on the list: its configurations attend to each other."""
+    """The Ranker of TGraph. Configurations that are scored together attend to each other."""
 
     scaled_tables = ("numeric",)
 

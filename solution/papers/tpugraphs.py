@@ -131,6 +131,8 @@ class JoinedNet(node_subsets.NodeNet):
         if segment is None:
             return self._encode(inputs, given, layouts, edges, scale)[0]
         sources, local = cut_segment(edges, segment, len(inputs.opcodes))
+        # First all nodes without gradients, then the segment's nodes again with gradients: the
+        # messages from nodes beyond the segment are constants.
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
@@ -152,8 +154,8 @@ class JoinedNet(node_subsets.NodeNet):
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return the embeddings of all nodes after the last block, and those of the nodes `kept`
-        (k,) before each block."""
+        """Return the embeddings (nodes, configs, width) of all nodes after the last block, and the
+        embeddings of the nodes `kept` (k,) before each block."""
         x = self.begin(inputs, given)
         before = []
         for block in self.blocks:
@@ -196,8 +198,9 @@ def draw_segment(num_nodes: int, size: int) -> Tensor:
 
 
 def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Return the segment's nodes and then the other senders of messages into it (sources,), and the
-    edges of the messages (2, k), from sender to receiver, as positions in these."""
+    """Return the nodes (sources,) of the segment, followed by the other senders of messages into
+    the segment; and the edges (2, k) of the messages, from sender to receiver, as positions in the
+    first result."""
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edges.device)
     inside[segment] = True
     edges = edges[:, inside[edges[1]]]
@@ -362,7 +365,8 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return a layer's values for one configuration: the width, if it joins late."""
+        """Return a layer's values for one configuration: the width, times the number of nodes if
+        configurations join early."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()

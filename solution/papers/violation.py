@@ -96,7 +96,7 @@ COLUMNS = np.sort(list(CHOSEN.values()))
 NUMERIC_COLUMNS = COLUMNS[vocabulary.NODE_LAYOUT.start > COLUMNS]
 
 
-POSITIONS = ("first", "last", None)
+POSITIONS = ("first", "last", None)  # where attention stands: before or after the blocks, or none
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 
 def find_preferred(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,) bool of configurable nodes and those of `find_important`."""
+    """Return a mask (nodes,) bool of configurable nodes and important nodes (find_important)."""
     preferred = find_important(graph)
     preferred[graph.configurable] = True
     return preferred

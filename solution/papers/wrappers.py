@@ -4,8 +4,8 @@ A model may look at all configurations of a graph at once, so that a configurati
 on the others in the list. Averaging improves such scores: SublistAverage divides the list at random
 into short ones, several times.
 
-A ranker whose scores do not depend on the list is used unchanged. The random order depends only on
-the contents of the configurations, so their order in the list changes nothing.
+Averaging does not change scores that depend on no other configuration. The random order depends
+only on the contents of the configurations, so their order in the list changes nothing.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 @dataclass(frozen=True)
 class WrapperSettings(RankerSettings):
-    """Settings of a ranker that wraps another one, and prepares graphs as that does."""
+    """Settings of a ranker that wraps another one and prepares graphs as the wrapped one does."""
 
     ranker: RankerSettings
 

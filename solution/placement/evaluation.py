@@ -66,11 +66,11 @@ class Evaluator:
         return min(self.seconds, INVALID * self.reference)
 
     def keep_fixed(self, decision: Decision) -> Decision:
-        """Return the decided tasks of `decision` with the other tasks of `base`."""
+        """Return a copy of `decision` in which the tasks that are not decided are as in `base`."""
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return the best decision's decided tasks with `decision`'s other tasks."""
+        """Return a copy of `decision` with the decided tasks of the best decision, if any."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -118,13 +118,14 @@ class Evaluator:
         return replace(self, best=None, best_outcome=None, curve=[])
 
     def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
-        """Return a copy without results that decides only `tasks`, the others as in `base`."""
+        """Return a copy without results that decides only `tasks`; other tasks are as in `base`."""
         other = replace(self.start_again(), tasks=tasks)
         other.base = base
         return other
 
     def count(self, other: "Evaluator") -> None:
-        """Append the evaluations of `other` on the same graph; take a faster best decision."""
+        """Count the evaluations of `other`, an evaluator of the same graph, as further evaluations
+        of this one; take over the best decision of `other` if it is faster."""
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome
         known = self.seconds

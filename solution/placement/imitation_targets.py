@@ -29,7 +29,7 @@ from solution.system.progress import track
 DEVICES = (2, 4)
 LEAST, NODES = 100, 1_000_000  # per search: minimum evaluations, and limit on evaluations x nodes
 LOSS = 0.003  # maximum relative slowdown that `simplify` accepts
-SWEEPS = 3
+SWEEPS = 3  # maximum number of passes over all nodes in `simplify`
 
 
 def make_evaluators(
@@ -147,6 +147,7 @@ def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 
 
 def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
+    """Yield two decisions with simpler priorities: ranks of longest paths, or all equal."""
     ranks = find_priorities(evaluator.graph, evaluator.machine)
     for priorities in (ranks, np.zeros_like(ranks)):
         yield replace(decision, priorities=priorities)

@@ -26,7 +26,7 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# Parts: nodes of one device, operation and layer; or a node and those that must share its device.
+# Parts: nodes of one device and class (find_alike); or a node and the nodes bound to its device.
 SIZES = "alike", "single"
 # why a part moves: its device has more work; it is on the critical chain, so other work waits
 REASONS = "load", "wait"
@@ -168,8 +168,8 @@ class GainPredictor:
 
 
 def find_alike(graph: CostGraph) -> np.ndarray:
-    """Return class numbers (nodes,) int64. A class has one operation, shapes and layer, like the
-    time steps of an unrolled network."""
+    """Return class numbers (nodes,) int64. Nodes of a class have equal operation, shape, layer and
+    kinds of inputs, like the same node in each time step of an unrolled network."""
     content = np.column_stack([
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
@@ -183,8 +183,10 @@ def find_alike(graph: CostGraph) -> np.ndarray:
 
 
 def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray:
-    """Return seconds (times, devices) that each device is idle after `since` (times,): what is left
-    of the total without kernels that start later and the rest of the running one."""
+    """Return seconds (times, devices) that each device is idle after `since` (times,).
+
+    idle = total - since - seconds of kernels that start later - rest of the running kernel
+    """
     total = timeline.outcome.seconds
     runs = (timeline.groups == np.arange(len(timeline.groups))) & (timeline.end > timeline.start)
     idle = np.empty((len(since), devices))

@@ -2,10 +2,9 @@
 
 The heuristics and the policy make the first decisions. If devices are decided, local search
 (local_search.py) starts from the fastest first decision, and then from the fastest one of the other
-source: a heuristic's if the fastest was the policy's, else the policy's. The rest of the budget
-goes to annealing. The result is the best decision that was ever evaluated. HEFT's is among the
-first three, fused and, if fusion is decided, also without fusion, so the result is never worse than
-HEFT's.
+source: of a heuristic if the policy made the fastest, else of the policy. The rest of the budget
+goes to annealing. The result is the best decision that was ever evaluated. It is never worse than
+HEFT's decision, which is among the first three: fused and, if fusion is decided, also unfused.
 
 Annealing changes nodes at several scales: one node, its neighbourhood, a run of nodes, a layer. A
 search that changes one node at a time cannot move a layer to another device, because every
@@ -36,14 +35,15 @@ MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# largest number of first decisions by the policy; with repairs at most a quarter of the budget
+# most first decisions by the policy, which with repairs take at most a quarter of the budget
 DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
 POLICY = "policy"  # prefix of the names of decisions that the policy made
 # shares of the remaining evaluations after which the first and the second local search end
 LOCAL_SHARES = 0.75, 0.9
-# Annealing runs, and more above MANY evaluations per node; the first and last start from the best.
+# Number of annealing runs, or MANY_LINES above MANY evaluations per node. The first and the last
+# run start from the best decision.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 
@@ -77,7 +77,8 @@ class Moves:
         return self._fuse(decision, random)
 
     def _choose(self, random: np.random.Generator) -> np.ndarray:
-        """Draw related nodes (k,): one, perhaps with consumers, a neighbourhood, or a run."""
+        """Draw related nodes (k,): one node, a node with its consumers, a neighbourhood, a run of
+        nodes in topological order, or a run of nodes in one layer."""
         count, scale = self.graph.num_nodes, random.integers(5)
         node = self._choose_one(random)
         if scale == 0:
@@ -99,7 +100,7 @@ class Moves:
         return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
-        """Return the node and those within `hops` edges; stop above MOST_NODES nodes."""
+        """Return the node and the nodes within `hops` edges; stop above MOST_NODES nodes."""
         seen, front = {node}, [node]
         for _ in range(hops):
             reached: list[int] = []
@@ -164,7 +165,7 @@ class Moves:
 
 
 def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """Return a random run of at most `longest` entries of `nodes`, among them that at `index`."""
+    """Return at most `longest` consecutive entries of `nodes`, at random, with entry `index`."""
     length = min(int(longest ** random.random()), len(nodes))
     first = max(index - int(random.integers(length)), 0)
     return nodes[first : first + length]
@@ -181,7 +182,8 @@ class Contender:
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
     """Return the heuristics' decisions by name. If the schedule is decided, each comes twice: as
-    made, and with upward ranks as priorities. Copies in the decided tasks are left out."""
+    made, and with upward ranks as priorities. Of decisions that are equal in the decided tasks,
+    only the first is returned."""
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
     found = {"one device": default_decision(graph)}
@@ -254,7 +256,7 @@ def optimize(
     candidates.sort(key=lambda candidate: candidate.seconds)
     if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
         _search_locally(evaluator, candidates, budget - len(evaluator.curve))
-    # The policy proposes changes only if its first decision beats those of the heuristics.
+    # The policy proposes changes only if it made the fastest first decision.
     leads = candidates[0].name.startswith(POLICY)
     _search(evaluator, candidates, chances if leads else None, budget - len(evaluator.curve), seed)
     return candidates
@@ -315,8 +317,9 @@ def _search_locally(evaluator: Evaluator, candidates: list[Contender], budget: i
 
 
 def find_unlike_starts(candidates: list[Contender]) -> list[Contender]:
-    """Return the fastest of `candidates` (the fastest first), and the fastest of the other source,
-    policy or heuristic, because local searches from similar starts end alike; else the next one."""
+    """Return two starts: the first of `candidates` (sorted, fastest first), and the fastest from
+    the other source, policy or heuristic, because local searches from similar starts end alike. If
+    all have the same source, the second start is the next candidate."""
     best, others = candidates[:1], candidates[1:]
     is_policys = any(one.name.startswith(POLICY) for one in best)
     unlike = [one for one in others if one.name.startswith(POLICY) != is_policys]
@@ -330,6 +333,7 @@ def _search(
     budget: int,
     seed: int,
 ) -> None:
+    """Anneal in LINES or MANY_LINES runs, each with an equal share of `budget`."""
     moves = Moves(evaluator, chances)
     lines = MANY_LINES if budget > MANY * evaluator.graph.num_nodes else LINES
     for line in range(lines):

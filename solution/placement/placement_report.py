@@ -120,7 +120,7 @@ def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
         seconds = cost_alone(graph, machine)
     least = seconds.min(axis=1)
     path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
-    # this bound is valid even if one device is the fastest at every node
+    # work bound: as if every device ran each node as fast as the node's fastest device does
     return float(max(path, least.sum() / seconds.shape[1]))
 
 

@@ -59,7 +59,8 @@ Value = tuple[int, int | None]
 
 
 def find_parameters(module: Any) -> list[Any]:
-    """Return shapes of the entry's parameters, or of an only tuple parameter's elements."""
+    """Return the shapes of the entry's parameters; if the only parameter is a tuple of all
+    arguments, the shapes of its elements."""
     shapes = _find_shapes(module)
     return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
 
@@ -123,7 +124,8 @@ class _Flow:
     def find_parameters(
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
-        """Return the entry's parameters that compute `starts`; `follow` gives operands to trace."""
+        """Return the numbers of the entry's parameters from which the values `starts` are computed.
+        `follow` returns the positions of the operands of an instruction to trace back."""
         waiting, seen = list(starts), set[Value]()
         while waiting:
             value = waiting.pop()
@@ -142,6 +144,7 @@ class _Flow:
     def _list_sources(
         self, value: Value, follow: Callable[[Any], Iterable[int]]
     ) -> Iterator[Value]:
+        """Yield the values from which a value is computed, one step back."""
         number, element = value
         node = self._nodes[number]
         operands = list(node.operand_ids)
@@ -162,7 +165,8 @@ class _Flow:
             yield from ((operands[p], None) for p in follow(node) if p < len(operands))
 
     def _list_given(self, parameter: Any, element: int | None) -> Iterator[Value]:
-        """Return what callers pass to a parameter; a loop: its start, and its body's result."""
+        """Yield the values that callers pass to a parameter (or to an element of it); a loop passes
+        its initial state, and its body's result."""
         home = self._home[parameter.id]
         if home == self._entry:
             return
@@ -183,6 +187,7 @@ class _Flow:
 
 
 def _list_positive(module: Any) -> Iterator[Value]:
+    """Yield the values that must be positive, see POSITIVE."""
     for instruction in instructions(module):
         for operand in POSITIVE.get(instruction.opcode, ()):
             if operand < len(instruction.operand_ids):
@@ -190,6 +195,7 @@ def _list_positive(module: Any) -> Iterator[Value]:
 
 
 def _list_kept(node: Any) -> Iterable[int]:
+    """Return the positions of the operands that must be positive if the result must be."""
     if node.opcode == "multiply" and len(set(node.operand_ids)) == 1:
         return ()  # the product x * x is positive for any x, so x need not be positive
     kept = KEEPS.get(node.opcode, ())
@@ -197,14 +203,16 @@ def _list_kept(node: Any) -> Iterable[int]:
 
 
 def _list_moved(node: Any) -> Iterable[int]:
+    """Return the positions of the operands whose elements the result consists of, see MOVES."""
     return (0,) if node.opcode in MOVES else ()
 
 
 def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
-    """Return, for parameters that weigh a dot or convolution, how many products an element sums.
+    """Return {parameter number: number of products summed per result element}, for parameters that
+    are the weight of a dot or convolution.
 
-    The weight is the second factor, or the first where no parameter leads to the second. Of a
-    parameter that weighs several, the longest sum counts."""
+    The weight is the second factor, or the first if no parameter leads to the second. If a
+    parameter is the weight of several, the largest number counts."""
     shapes = {i.id: i.shape for i in instructions(module)}
     terms: dict[int, int] = {}
     for node in instructions(module):
@@ -253,9 +261,10 @@ MANNERS = (
 
 
 def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[np.ndarray]:
-    """Draw an array for each parameter of a Module's entry, in order: floats normal, or log-normal
-    if positive ones are needed; weights over the root of the products summed, so that results
-    neither vanish nor overflow. Raises InputError for tuples and types that cannot be drawn."""
+    """Draw an array for each parameter of a Module's entry, in order. Floats are normally
+    distributed, or log-normally if they must be positive. Weights are divided by the root of the
+    number of products summed, so that results neither vanish nor overflow. Raises InputError for
+    tuples and types that cannot be drawn."""
     generator = np.random.default_rng(manner.seed)
     shapes, roles = find_parameters(module), find_roles(module)
     return [

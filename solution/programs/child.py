@@ -36,7 +36,8 @@ START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
-# A message: its size in 4 bytes (LONG: then in 8 bytes), and its content.
+# A message is its size in 4 bytes and its content; if the size is LONG, 8 bytes with the true size
+# come between them.
 LONG = -1
 LAST_LINES = 4000  # bytes at the end of a child's output where its last error is looked up
 State = TypeVar("State")
@@ -109,7 +110,7 @@ class ChildDiedError(Exception):
 
 
 class TooMuchError(ChildDiedError):
-    """A child exceeded a memory or time limit, which a retry would, too."""
+    """A child exceeded a memory or time limit; a second attempt would exceed it, too."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,9 @@ class Child:
         core: int | None = None,
         work: Callable[[Connection, Path, int | None], None] = serve,
     ) -> None:
-        """Store limits of requests, the `core` to pin to (None: no), and the main function `work`
-        of (connection, output file, core), which sends (platform, whether pinned) or a Refusal
-        first; the process starts at the first request."""
+        """Prepare a process, which starts at the first request. `limits`: of each request. `core`:
+        the process is pinned to it (None: not pinned). `work` (connection, output file, core): the
+        main function, which first sends (platform, whether pinned) or a Refusal."""
         self.limits = limits
         self.core = core
         self._work = work
@@ -222,8 +223,8 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read a reply until a deadline. The program under test may write to the connection, so
-        only a message of the size before it that begins with MARK counts."""
+        """Read a reply before the deadline. The program under test may write to the connection, so
+        only a message of the announced size that begins with MARK counts as a reply."""
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
             (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
@@ -266,6 +267,7 @@ class Child:
             return 0.0
 
     def _bury(self, reason: str) -> str:
+        """End the process; return the reason, for the message of an error."""
         self.end()
         return reason
 
@@ -320,8 +322,8 @@ def list_cores() -> list[int]:
 
 @contextmanager
 def lease_core() -> Iterator[int | None]:
-    """Yield the least busy core that no other collection of this user has locked, locked for the
-    block, else one without a lock; None without pinning."""
+    """Yield the least busy core that no other collection of this user has locked, and lock it for
+    the block. If all cores are locked, yield the least busy one; None if pinning is impossible."""
     cores = list_cores()
     for core in cores:
         path = find_base() / f"fastslow-core-{os.getuid()}-{core}"
@@ -337,7 +339,8 @@ def lease_core() -> Iterator[int | None]:
 
 
 def redirect(errors: Path) -> None:
-    """Redirect this process's output to a file, whose end tells why the compiler ended it."""
+    """Redirect this process's output to a file. If the compiler ends the process, the end of the
+    file says why."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -345,8 +348,8 @@ def redirect(errors: Path) -> None:
 
 
 def keep_to_itself() -> None:
-    """Isolate a program that runs here: it must not write to inherited channels, such as the
-    resource tracker's, and (on Linux) processes it leaves behind end with this one."""
+    """Isolate a program that runs in this process: it must not write to inherited channels, such as
+    the resource tracker's, and (on Linux) `Child.end` also ends processes that it leaves behind."""
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
         nothing = os.open(os.devnull, os.O_WRONLY)

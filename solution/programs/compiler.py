@@ -61,7 +61,7 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """An XLA client in this process, on the cores that it may use at its creation."""
+    """An XLA client in this process, on the cores that the process may use at its creation."""
 
     def __init__(self) -> None:
         check_installed()
@@ -86,9 +86,9 @@ class Compiler:
     def lower(
         self, function: Callable[..., Any], arguments: Sequence[Any], platform: str = "cpu"
     ) -> tuple[bytes, list[np.ndarray | None]]:
-        """Return jax's serialized module of a function for the platform cpu or tpu (a few functions
-        differ), and all leaves of its trees of arguments, even unused ones, as arrays; None for a
-        jax.ShapeDtypeStruct."""
+        """Lower a function with jax for the platform cpu or tpu, which differ in a few functions.
+        Return the serialized module, and all leaves of the argument trees, even unused ones, as
+        arrays (None for a jax.ShapeDtypeStruct)."""
         leaves = self._jax.tree_util.tree_leaves(arguments)
         with self._jax.default_device(self._device):
             jitted = self._jax.jit(function, keep_unused=True)
@@ -114,7 +114,8 @@ class Compiler:
 
     def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
         """Parse StableHLO (MLIR text or bytecode) into a serialized module of `function` (default:
-        main, or the only one). Raises RefusedError if it is none, or has several and no main."""
+        main, or the only one). Raises RefusedError if it is not StableHLO, or if it has several
+        functions without a main."""
         from solution.programs.functions import has_declaration, make_main
 
         if not function and not has_declaration(content):
@@ -147,7 +148,8 @@ class Compiler:
         return bytes(module.as_serialized_hlo_module_proto())
 
     def compile(self, module: bytes, flags: Flags) -> "Executable":
-        """Compile a module for the first device; RefusedError, or the process aborts."""
+        """Compile a module for the first device. Raises RefusedError if XLA rejects it; but XLA may
+        also crash, which ends the process."""
         options = self._compile_options(flags)
         try:
             stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo(module)
@@ -157,7 +159,7 @@ class Compiler:
         return Executable(self._client, compiled)
 
     def load(self, executable: bytes) -> "Executable":
-        """Load bytes of `Executable.serialize` from any process of the session."""
+        """Load the bytes that `Executable.serialize` returned in any process of this command."""
         return Executable(
             self._client, self._client.deserialize_executable(executable, self._devices, None)
         )
@@ -190,7 +192,8 @@ class Executable:
         self._compiled = compiled
 
     def serialize(self) -> bytes:
-        """Return bytes for Compiler.load in this session; RefusedError if jax cannot."""
+        """Return bytes for `Compiler.load` in any process of this command; RefusedError if jax
+        cannot serialize the executable."""
         try:
             return bytes(self._client.serialize_executable(self._compiled))
         except Exception as error:
@@ -236,8 +239,8 @@ def _import_hlo() -> Any:
 
 
 def _find_lapack() -> None:
-    """Register LAPACK's functions with XLA, as jax does when it lowers a program that needs them:
-    elsewhere their first call would crash."""
+    """Register LAPACK's functions with XLA. jax does that only when it lowers a program that needs
+    them; in a process that lowers none, their first call would crash."""
     with suppress(ImportError, AttributeError):
         import_module("jaxlib.lapack")._lapack.initialize()
 
@@ -258,5 +261,6 @@ def encode_field(number: int, data: bytes) -> bytes:
 
 @functools.cache
 def _varint(number: int) -> bytes:
+    """Return a number in protobuf's variable-length encoding."""
     low, rest = number & 127, number >> 7
     return bytes([low | 128]) + _varint(rest) if rest else bytes([low])

@@ -24,6 +24,7 @@ LOOKED_AT = 256  # characters at the beginning that are checked to recognise tex
 HEAD = 1 << 16  # bytes at the beginning that are read to distinguish protobuf from text
 LENGTH = 4  # bytes that hold the length of a vector, before the vector, in flatbuffers
 
+# patterns: beginning and name of a module, a line that divides modules, prefix of a log line
 HLO_BEGIN = re.compile(
     r"^(?P<log>[IWEF]\d{4} .*?\] ?)?[ \t]*HloModule[ \t]+(?P<name>[^\s,]+)", re.M
 )
@@ -89,7 +90,7 @@ def has_module_begin(path: Path) -> bool:
 
 
 def find_defect(data: bytes) -> str:
-    """Return why bytes are no text of a program (compression, encoding, controls), or ""."""
+    """Return why bytes are no program text (compression, encoding, control characters), or ""."""
     for begin, name in COMPRESSED.items():
         if data.startswith(begin):
             return f"is compressed with {name}. Unpack it, and give the file in it."
@@ -118,7 +119,8 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode UTF-8 or UTF-16 without mark and zeros at the end (of buffers); None for no text."""
+    """Decode UTF-8 or UTF-16 text, without byte order mark and zeros at the end (of buffers);
+    return None if the bytes are no text."""
     encoding = json.detect_encoding(data)
     try:
         text = data.decode(encoding).removeprefix(BOM).rstrip("\0")
@@ -182,6 +184,7 @@ def _describe(form: str, text: str) -> Source:
 
 
 def _mark_left_out(form: str, text: str) -> str:
+    """Replace each constant that the text leaves out by a custom call named LEFT_OUT."""
     if form == HLO:
         return HLO_LEFT_OUT.sub(f'custom-call(), custom_call_target="{LEFT_OUT}"', text)
     for pattern in MLIR_LEFT_OUT:

@@ -13,7 +13,7 @@ from solution.system.wording import join_names
 
 MAIN = "main"
 FUNCTIONS = ("func.func", "vhlo.func_v1")
-MOST_NAMED = 10
+MOST_NAMED = 10  # maximum number of functions named in a message
 
 
 def has_declaration(content: str | bytes) -> bool:
@@ -30,9 +30,9 @@ def has_declaration(content: str | bytes) -> bool:
 
 
 def make_main(content: str | bytes, function: str) -> bytes:
-    """Return the bytecode of a module whose main is `function` ("": the only public one, or main),
-    without what that does not call. Raises InputError if it is missing, not unique or calls a
-    function without body; MLIR's errors on unreadable text pass."""
+    """Return a module's bytecode with `function` renamed to main ("": the only public function, or
+    main), and without functions that it does not call. Raises InputError if `function` is missing,
+    not unique or calls a function without body; does not catch MLIR's errors on unreadable text."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
         context.allow_unregistered_dialects = True
@@ -58,7 +58,7 @@ def make_main(content: str | bytes, function: str) -> bytes:
 
 
 def drop_uncalled(module: Any) -> None:
-    """Delete a Module's computations that its entry does not call, which XLA keeps, in place."""
+    """Delete, in place, a Module's computations that its entry does not call; XLA keeps them."""
     by_id = {computation.id: computation for computation in module.computations}
     called, waiting = set(), [module.entry_computation_id]
     while waiting:
@@ -131,6 +131,7 @@ def _has_body(operation: Any) -> bool:
 
 
 def _find_free(module: Any) -> str:
+    """Return a function name that is not used in the module, for the earlier main."""
     taken = {_name(operation) for operation in _list_functions(module)}
     name = f"{MAIN}_before"
     while name in taken:

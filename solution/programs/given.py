@@ -21,8 +21,9 @@ KINDS = "bfiucV"  # numpy's type kinds; bfloat16 and narrower types are stored a
 
 def give_arguments(program: Program, path: Path | None, megabytes: int) -> Program:
     """Return the program with an npz file's arguments of at most `megabytes` (unchanged without a
-    path). An array has its parameter's shape, and a type whose numbers that can hold. Raises
-    InputError if the file is unreadable, or arrays are missing, superfluous or do not fit."""
+    path). An array must have its parameter's shape, and numbers that the parameter's type can hold.
+    Raises InputError if the file is unreadable, or arrays are missing, superfluous or do not fit.
+    """
     if path is None:
         return program
     arguments.check_memory(program.module, program.name, megabytes)
@@ -42,7 +43,8 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
 
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
-    """Return each parameter's array names: its number, arr_number, its name in the module."""
+    """Return for each parameter the names that its array may have: the parameter's number, arr_ and
+    the number, and the parameter's name in the module."""
     count = len(arguments.find_parameters(module))
     names = [""] * count
     if not arguments.is_tupled(module):

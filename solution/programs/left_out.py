@@ -46,9 +46,9 @@ def find_left_out(module: Any) -> list[Any]:
 
 
 def restore_constants(module: Any, name: str, *, fill: bool) -> int:
-    """Turn `find_left_out`'s instructions of the Module into constants, in place; return how many
-    numbers they have, drawn if `fill` (needed to run). Raises InputError if they cannot be drawn or
-    are too many."""
+    """Turn the instructions that `find_left_out` returns into constants, in place; return how many
+    numbers they hold. `fill`: draw the numbers, which is needed to run the module. Raises
+    InputError if they cannot be drawn or are too many."""
     found, count = find_left_out(module), 0
     numbers = sum(_count(instruction.shape) for instruction in found)
     if fill and BYTES * numbers > MAX_BYTES:
@@ -69,8 +69,8 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
 
 
 def describe_left_out(form: str, constants: int, numbers: int) -> str:
-    """Return a sentence on `constants` missing in a text of HLO or STABLEHLO, with so many numbers;
-    "" for none."""
+    """Return a sentence for the user on the constants left out of a text; "" if there are none.
+    `form`: HLO or STABLEHLO; `constants`: how many; `numbers`: how many numbers these hold."""
     if not constants:
         return ""
     how = (

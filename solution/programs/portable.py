@@ -15,13 +15,13 @@ from solution.programs.hlo.nodes import find_places
 
 TUPLE, OPAQUE, TOKEN = 13, 14, 17  # numbers in XLA's PrimitiveType of types that have no layout
 U32, U64 = 8, 9
-PAIR = 2
+PAIR = 2  # number of 32-bit integers that represent a 64-bit integer
 LOCAL_BITS = 32  # low bits of an instruction's id: its number inside its computation
 
 
 def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
-    """Return a Module that all backends accept, layouts row-major; if `keeps_boundary`, parameters
-    and infeeds keep theirs, without tiles."""
+    """Return a copy of a Module that all backends accept, with row-major layouts. With
+    `keeps_boundary`, the entry's parameters and all infeeds keep their layouts, without tiles."""
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):
         copy.ClearField(name)
@@ -43,8 +43,8 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
 
 class FreshIds:
-    """Generates ids new to a module, usable in all computations: XLA uses the lower half inside of
-    one, so that is above all others."""
+    """Generates instruction ids that are new in a module, for any of its computations. Inside a
+    computation XLA uses only the lower half of an id, so the lower half is above all others."""
 
     def __init__(self, module: Any) -> None:
         taken = list(find_places(module))
@@ -117,8 +117,8 @@ def _lay_out(shape: Any, *, keeps: bool = False) -> None:
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Replace what only older compilers accept: a copy by a reshape, a reshape to another element
-    type by reshape and conversion."""
+    """Replace instructions that only older compilers accept: the copy of an array by a reshape, and
+    a reshape to another element type by a reshape and a conversion."""
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
     written = []
     for instruction in instructions:
@@ -143,8 +143,8 @@ def copy_shape(shape: Any) -> Any:
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
-    """Return instructions that all backends accept in place of `instruction`, the last with its id.
-    `shapes`: original ones of the computation, by id."""
+    """Return instructions that replace `instruction` and that all backends accept; the last one has
+    its id. `shapes`: {instruction id: original shape} of the computation."""
     halves = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
     if instruction.opcode == "custom-call" and instruction.custom_call_target in halves:
         return halves[instruction.custom_call_target](instruction, fresh)
@@ -157,8 +157,8 @@ def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) ->
 
 
 def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a bitcast of memory, shape `read` to `made`, by a transpose to the operand's order in
-    memory, a reshape, and a transpose from the result's."""
+    """Replace a bitcast, which reads memory of shape `read` as shape `made`: transpose the operand
+    to its order in memory, reshape, and transpose from the result's order in memory."""
     sizes, result = list(read.dimensions), list(made.dimensions)
     before, after = (
         list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))
@@ -176,8 +176,8 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 
 
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
-    """Replace an rng-bit-generator with 32-bit state halves by one with a 64-bit state; only the
-    bits are kept."""
+    """Replace an rng-bit-generator whose state is a pair of 32-bit arrays by one with a 64-bit
+    state; keep only the drawn bits, not the new state."""
     written = []
     for number, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
@@ -199,7 +199,8 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a custom call that takes halves of 64-bit integers by one of pairs of 32-bit ones."""
+    """Replace a custom call that returns one half of 64-bit integers: convert them to pairs of
+    32-bit integers, and slice one of each pair."""
     upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)
@@ -210,6 +211,7 @@ def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _combine(instruction: Any, fresh: FreshIds) -> list[Any]:
+    """Replace a custom call that joins two 32-bit halves into 64-bit integers."""
     sizes = list(instruction.shape.dimensions)
     halves = [
         _make("reshape", [*sizes, 1], [operand], fresh) for operand in instruction.operand_ids

@@ -36,7 +36,7 @@ FORMS = {
     ".binpb": forms.PROTOBUF,
 }  # fmt: skip
 KNOWN = tuple(FORMS)
-MOST_NAMED = 10
+MOST_NAMED = 10  # maximum number of modules named in a message
 UNSEEDED = "A program that draws random numbers without a seed is another one each time it is read."
 
 
@@ -90,7 +90,8 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of arguments and module, without its id, which processes differ in."""
+        """Return a hash of arguments and module, without the module's id, which differs between
+        processes."""
         found = self._hash_module()
         if self.is_drawn:  # drawn arguments depend only on the module and on the drawing rules
             found.update(f"drawn {VERSION}".encode())
@@ -154,11 +155,11 @@ def read_programs(
     platform: str = "cpu",
 ) -> Iterator[Program]:
     """Yield the programs of a file in any form, one per module that `wanted` selects (default:
-    all), lowered and parsed by `child` for the `platform` cpu or tpu (jax writes a few functions in
-    other instructions).
+    all). `child` parses the file, and lowers Python for the `platform` cpu or tpu, which differ in
+    a few functions. `runs`: the programs will be run, so constants left out of a text are drawn.
 
-    Raises InputError if there is no file, its form is unknown, jax or XLA rejects it, or it cannot
-    run here on one device although it `runs`.
+    Raises InputError if there is no file, its form is unknown, jax or XLA rejects it, or, with
+    `runs` and the platform cpu, a program cannot run on one device of this machine.
     """
     wanted = wanted or Wanted()
     if path.is_dir():
@@ -190,8 +191,8 @@ def read_programs(
 
 
 def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
-    """Return positions of modules that `wanted` (a name, a number from 1, "": all) selects;
-    InputError if there is none, or several of the name."""
+    """Return the positions of the modules that `wanted` (a name, a number from 1, or "" for all)
+    selects; InputError if it selects none, or if several have the name."""
     if not wanted:
         return list(range(len(names)))
     found = [number for number, name in enumerate(names) if name == wanted]
@@ -225,8 +226,8 @@ def make_graph(program: Program, name: str) -> Graph:
 
 
 def name_program(path: Path, number: int | None = None) -> str:
-    """Return the name of a file's program in all outputs: the file's, safe for file systems, with
-    its `number` if there are several."""
+    """Return the name of a file's program in all outputs: the file's name, safe for file systems,
+    and the program's `number` if there are several."""
     name = path.stem
     if path.suffix == PROTOBUF_SUFFIX:
         name = name.removesuffix(".hlo")

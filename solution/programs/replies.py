@@ -48,8 +48,8 @@ def _to_json(value: Any, blocks: list[bytes]) -> Any:
 
 
 def decode_reply(content: bytearray) -> Any:
-    """Return the value from the bytes after MARK; arrays share their memory. Raises ValueError if
-    the bytes are no reply."""
+    """Return the value that was sent, from the bytes after MARK; its arrays share the memory of
+    `content`. Raises ValueError if the bytes are no reply."""
     try:
         begin = SIZE_BYTES + int.from_bytes(content[:SIZE_BYTES])
         rest = memoryview(content)[begin:]
@@ -71,7 +71,7 @@ def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        numbers = np.frombuffer(take(value["bytes"]), _find_type(value["array"]))  # no objects
+        numbers = np.frombuffer(take(value["bytes"]), _find_type(value["array"]))  # not objects
         return numbers.reshape(value["shape"])
     if "bytes" in value:
         return bytes(take(value["bytes"]))

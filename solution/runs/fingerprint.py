@@ -30,7 +30,8 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# packages that are not hashed: two change no results, the others hash their modules separately
+# packages that fingerprint_code leaves out: the first two change no results, and the modules of the
+# others are hashed separately, with fingerprint_modules
 APART = (
     "solution.system",
     "solution.runs",
@@ -39,10 +40,11 @@ APART = (
 )
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
-KEPT = "solution/__pycache__/fingerprints.json"
-NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
+KEPT = "solution/__pycache__/fingerprints.json"  # cache of the modules' hashes, below the root
+NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")  # a dotted name in this project's packages
 # This key in the `names` of _describe says that the local variables are numbered already.
 IN_FUNCTION = ""
+# fields of the syntax tree that are not hashed
 WITHOUT = frozenset(
     ("annotation", "returns", "type_comment", "type_params", "type_ignores", "ctx", "kind")
 )

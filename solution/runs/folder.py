@@ -1,7 +1,7 @@
 """Locate the files of a run; each is written so that a kill at any moment loses no finished work.
 
     runs/NAME/                                     runs/ is $FASTSLOW_RUNS if that is set
-        run.json                                   settings, commit, versions, if it is a smoke run
+        run.json                                   settings, commit, versions, whether a smoke run
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
         origin.json                                data, store and command of the latest training

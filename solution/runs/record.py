@@ -122,7 +122,8 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files that training left; the next merge removes a merge's."""
+    """Remove temporary files that a stopped training left. A stopped merge may have left some too;
+    the next merge removes them."""
     names = read_run_record(folder)["settings"].get(EXPERIMENTS, {})
     remove_leftovers(folder, [f"{name}/{pattern}" for name in names for pattern in WRITTEN])
 

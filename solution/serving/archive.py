@@ -21,7 +21,8 @@ ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
 
 
 def write_archive(bundle: Path, path: Path) -> Path:
-    """Write a bundle's files into an uncompressed zip by name: equal bundles give equal bytes."""
+    """Write a bundle's files into an uncompressed zip and return its path. The files are sorted by
+    name, so that equal bundles give equal bytes."""
     names = [RECORD, *sorted(read_bundle_record(bundle, bundle).files)]
     with (
         name_full_disk(path.parent),
@@ -46,7 +47,7 @@ def is_archive(path: Path) -> bool:
 
 def unpack(path: Path, folder: Path) -> None:
     """Unpack a bundle's zip into an empty folder, without comparing checksums. Raises InputError if
-    it is no zip, has other members than its record, or the disk is full."""
+    the file is no zip, its members are not those that its record lists, or the disk is full."""
     try:
         with open_untrusted(path, folder) as archive:
             members = _check_members(archive, path)
@@ -64,7 +65,8 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def _check_members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by name; raise InputError unless each is a stored file named once."""
+    """Return the members by name; raise InputError unless all are uncompressed files with distinct
+    names in their usual form."""
     members: dict[str, zipfile.ZipInfo] = {}
     if len(archive.infolist()) > MAX_MEMBERS:
         raise InputError(f"{path}: holds more than {MAX_MEMBERS:,} files.")
@@ -81,6 +83,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.Zi
 
 
 def _check_listed(members: dict[str, zipfile.ZipInfo], sizes: dict[str, int], path: Path) -> None:
+    """Raise InputError unless the members are the record and the files of `sizes` (bytes)."""
     other = members.keys() ^ {RECORD, *sizes}
     if other:
         raise InputError(f"{path}: {min(other)!r} is not both in the zip and in its record.")

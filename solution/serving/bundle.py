@@ -96,12 +96,13 @@ class Bundle:
         regret: float = REGRET,
         confidence: float = CONFIDENCE,
     ) -> Ranking:
-        """Rank a graph's configurations, and say how many of them to measure so that the best is at
-        most the share `regret` slower than the best of all, for the share `confidence` of programs.
+        """Rank a graph's configurations, and say how many of the first to measure: the best of
+        these is at most the share `regret` slower than the best of all, for a share `confidence`
+        of programs.
 
-        `graph`: as read from its file, a store's, or a path. `facts`: sizes of the whole program,
-        needed for pruned graphs; a store's file has them. Raises InputError if no model ranks the
-        collection, or one cannot be used.
+        `graph`: a graph as read from a file, or the path of a file or of a store's file. `facts`:
+        sizes of the whole program, needed for a pruned graph unless its path is given. Raises
+        InputError if no model ranks the collection, or a model cannot be used.
         """
         calibration.check_promise(regret, confidence)
         program, read_facts = _read(graph)
@@ -126,9 +127,9 @@ class Bundle:
         )
 
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
-        """Return a scorer with a fixed reference list of at most `reference` of the unpruned
-        program's configurations, or generated ones if it has one: later scores are all
-        comparable."""
+        """Return a scorer for new configurations of an unpruned program, whose scores are all
+        comparable because its reference list is fixed. The list has at most `reference` of the
+        graph's configurations, or generated ones if the graph has only one."""
         from solution.serving.session import REFERENCE, open_session
 
         program, _ = _read(graph)
@@ -157,8 +158,8 @@ class Bundle:
         }
 
     def vote(self, graph: Graph) -> dict[str, list[tuple[Member, np.ndarray]]]:
-        """Return by experiment each model's scores (configs,) float32, by fold and seed; the
-        fallback's only if no member of the recipe ranks the collection."""
+        """Return {experiment: [(model, its scores (configs,) float32)]}, sorted by fold and seed.
+        The fallback votes only if no member of the recipe ranks the collection."""
         votes: dict[str, list[tuple[Member, np.ndarray]]] = {}
         for member, model, prepared in self.prepare(graph):
             with naming(self.source, member, "cannot score it"):
@@ -183,14 +184,16 @@ class Bundle:
             yield member, model, prepared[model.preparation]
 
     def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
-        """Yield the collection's models; matrix products, too small for more, use one thread."""
+        """Yield the collection's models. Meanwhile BLAS uses one thread, because the models' matrix
+        products are too small for more."""
         libraries = self._libraries or ThreadpoolController()
         with libraries.limit(limits=1, user_api="blas"):
             for member in self.choose(collection):
                 yield member, self._load(member)
 
     def choose(self, collection: str) -> list[Member]:
-        """Return the recipe's models for the collection, else the fallback's, else InputError."""
+        """Return the models of the recipe's members for the collection or, if there are none, the
+        fallback's. Raises InputError if there is no model at all."""
         chosen = [
             member
             for member in self.record.members
@@ -204,7 +207,8 @@ class Bundle:
         return chosen
 
     def _weigh(self, collection: str) -> dict[str, float]:
-        """Return each voter's weight; InputError if the bundle lacks a member that must vote."""
+        """Return {experiment: weight} of the experiments that rank the collection. Raises
+        InputError if the bundle lacks a member that the recipe requires."""
         if collection not in self._weights:
             recipe, members = self.record.recipe, self.record.members
             present = {m.experiment for m in members if collection in m.collections}
@@ -216,7 +220,8 @@ class Bundle:
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
-        """Return a controller of the loaded BLAS libraries; None if models may load more."""
+        """Return a controller of the loaded BLAS libraries; None if loading a model may load more
+        libraries."""
         return ThreadpoolController() if self.record.is_light else None
 
     @cached_property
@@ -252,9 +257,9 @@ class Bundle:
 
 
 def load_bundle(path: str | Path = DEFAULT) -> Bundle:
-    """Open a bundle, a folder or a zip (default: the package's, which learned from its sample and
-    collected programs), and compare every file's checksum. Raises InputError if it is damaged, has
-    unknown files, or was made for other features."""
+    """Open a bundle, which is a folder or a zip, and compare every file's checksum. Default: the
+    package's bundle, which learned from the sample and from collected programs. Raises InputError
+    if it is damaged, has unknown files, or was made with another version of the features."""
     source = Path(path)
     if source.name == RECORD and source.is_file():
         raise InputError(f"{source}: is the record of a bundle. Give its folder, {source.parent}.")
@@ -296,7 +301,8 @@ def check_configured(graph: Graph) -> None:
 
 @contextmanager
 def naming(source: Path, member: Member, what: str) -> Iterator[None]:
-    """Turn any error in the block into an InputError that names the bundle and `what` failed."""
+    """Turn any error in the block into an InputError that names the bundle, the model and `what`,
+    such as "cannot be loaded"."""
     try:
         yield
     except InputError as error:
@@ -333,8 +339,8 @@ def _open(folder: Path, source: Path, kept: object) -> Bundle:
 
 
 def _find_spread(votes: list[np.ndarray]) -> np.ndarray:
-    """Return the standard deviation (configs,) of ranks over the models' scores `votes` (configs,)
-    each; NaN for a single model."""
+    """Return the standard deviation (configs,) of each configuration's ranks over the models; NaN
+    for a single model. `votes`: each model's scores (configs,)."""
     if len(votes) == 1:
         return np.full(len(votes[0]), np.nan)
     return np.asarray(np.std([rank(scores) for scores in votes], axis=0))

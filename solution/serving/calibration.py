@@ -5,8 +5,8 @@ best of the first k ranked configurations is at most `regret` (a share) slower t
 The returned k is the quantile `confidence` of the needed k over these programs and one more program
 that needs infinitely many (split conformal prediction). Graphs of one architecture, a program at
 several sizes, share the weight of one program, because only programs are exchangeable (if the run
-kept no programs together, each graph counts). If the run kept families together, the needed k is
-that of models that have seen no relative.
+kept no programs together, each graph counts). If the run kept families together, the models that
+predicted a program have seen no other program of its family.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
@@ -28,7 +28,7 @@ from solution.system.errors import InputError
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # tolerance for rounding in sums of weights
 FEW = 512  # up to this many programs, all distances are computed, because scipy is slow to import
-# no k for a program with more than MOST_TIMES the configurations of any calibrated program
+# no k for a program with more than MOST_TIMES times as many configurations as any calibrated one
 MOST_TIMES = 16
 
 
@@ -69,8 +69,8 @@ def describe_graph(graph: Graph) -> Facts:
 
 
 def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """Return (k, slowdown) for each k at which measuring one more configuration, in `order`
-    (configs,), finds a faster one. The slowdown is the best of k runtimes / the best of all - 1."""
+    """Return (k, slowdown) for each k whose k-th configuration in `order` (configs,) is faster than
+    all before it. The slowdown is the best of the first k runtimes / the best of all - 1."""
     best = np.minimum.accumulate(runtimes[order])
     improved = np.flatnonzero(np.diff(best, prepend=np.inf))
     return tuple((int(k) + 1, float(best[k] / best[-1] - 1)) for k in improved)
@@ -85,6 +85,7 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
     """Return the k that is enough for a share `confidence` of programs; None: too few programs."""
     sizes = Counter(map(_name_program, programs))
     weights: dict[int, float] = {}
+    # A program has the weight 1 / (programs + 1), which its graphs share in equal parts.
     for program in programs:
         k = needed(program.steps, regret)
         share = 1 / sizes[_name_program(program)] / (len(sizes) + 1)
@@ -98,7 +99,7 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
 
 
 def count_programs(graphs: Sequence[Program]) -> int:
-    """Return the number of programs of which the graphs are sizes."""
+    """Return the number of programs; graphs of one program at several sizes count once."""
     return len(set(map(_name_program, graphs)))
 
 
@@ -110,7 +111,7 @@ class Learned:
     """Training programs of a collection's models; quantiles of k and distances are cached."""
 
     def __init__(self, programs: Sequence[Program], *, by_family: bool = False) -> None:
-        """`by_family`: the programs were predicted by models that have seen no relative."""
+        """`by_family`: models that predicted a program have seen no other one of its family."""
         self.programs = programs
         self.calibrated = [program for program in programs if program.steps]
         self.number = count_programs(self.calibrated)
@@ -119,7 +120,8 @@ class Learned:
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
     def quantile(self, regret: float, confidence: float) -> int | None:
-        """Return the k that suffices for a share `confidence` of the programs; None of few."""
+        """Return the k that suffices for a share `confidence` of the programs; None if there are
+        too few programs."""
         key = regret, confidence
         if key not in self._quantiles:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
@@ -132,15 +134,15 @@ class Learned:
             _ = self.gap, self._architectures
 
     def distance(self, facts: Facts) -> float:
-        """Return the Euclidean distance to the nearest learned program, of logarithms of sizes over
-        their deviations; 0 for a learned architecture."""
+        """Return the Euclidean distance of a program to the nearest learned one, over log(1 + size)
+        divided by its standard deviation; 0 for a learned architecture."""
         if facts.architecture in self._architectures:
             return 0.0
         return float(_distances(np.array(_sizes(facts)) / self._scale, self._sizes).min())
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance from a learned program to another group's nearest one."""
+        """Return the largest distance of a learned program to the nearest one of another group."""
         _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
         if len(groups) > FEW:
             nearest = _find_nearest(self._sizes, groups)
@@ -172,8 +174,8 @@ def measure(
     regret: float = REGRET,
     confidence: float = CONFIDENCE,
 ) -> Measure:
-    """Return how many of `configs` configurations to measure, or why none can be said, by the
-    programs of `learned` that were predicted out of fold."""
+    """Return how many of `configs` configurations to measure, or why no number can be given;
+    calibrated on the programs of `learned` that were predicted out of fold."""
     if configs == 1:
         return Measure(1, "there is only one configuration")
     k = learned.quantile(regret, confidence)
@@ -211,9 +213,9 @@ def _sizes(program: Facts | Program) -> list[float]:
 
 
 def _find_nearest(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return each point's distance (points,) to the nearest of another group, or infinity. Group
-    numbers differ in some bit: for each bit, points with and without it search each other's
-    tree."""
+    """Return each point's distance (points,) to the nearest point of another group, or infinity.
+    Two group numbers differ in some bit. So, for each bit, points of groups with the bit are looked
+    up in a tree of the points of groups without it, and vice versa."""
     from scipy.spatial import cKDTree  # slow to import
 
     nearest = np.full(len(points), np.inf)

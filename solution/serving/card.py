@@ -93,7 +93,8 @@ def _list_caveats(record: BundleRecord) -> Iterator[str]:
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:
-    """Yield a row for each family (first word of names) of collections; no interval of few."""
+    """Yield a table row for each collection and family, the first word of programs' names. The row
+    has an interval if there are enough graphs."""
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
             yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"

@@ -15,8 +15,8 @@ FIRST = 5  # a ranking is judged by the fastest of its first 5 configurations
 
 
 def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
-    """Return (graphs, 2): Kendall's tau, and by which share the fastest of the first five ranked is
-    slower than the best, of graphs with runtimes."""
+    """Return (graphs, 2), for graphs with runtimes: Kendall's tau, and the share by which the
+    fastest of the first FIRST ranked configurations is slower than the best of all."""
     rows = []
     for graph in graphs:
         assert graph.runtimes is not None
@@ -26,8 +26,8 @@ def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
 
 
 def show_rankings(bundles: Mapping[str, Bundle], graphs: Sequence[Graph]) -> Table:
-    """Return a table with a row per graph, and their mean: for each bundle Kendall's tau and the
-    first five's slowdown in percent."""
+    """Return a table with a row per graph, and their mean: for each bundle Kendall's tau, and the
+    slowdown of the fastest of the first FIRST configurations in percent."""
     title = f"Kendall's tau, and how much slower the best of the first {FIRST} is"
     table = make_table(title, "Both against the runtimes that are known.")
     table.add_column("Program", overflow="fold")

@@ -6,8 +6,8 @@ student's up to rounding. A net's layers are those of solution.models.layout.lay
 solution.models.tile.tile_forward: GraphLayers writes each as operations instead of computing it.
 
 A layout net computes a node only once for all configurations in which it has the same value. Such a
-class of (node, configuration) pairs is a colour (solution.models.layout.colour_refinement). A round
-of message passing leads from the colours before it to the colours after it.
+class of (node, configuration) pairs is a colour (solution.models.layout.colour_refinement). Each
+round of message passing has other colours before it (its inputs) than after it (its outputs).
 """
 
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorPro
 
 
 def export(bundle: Bundle, folder: Path) -> list[Path]:
-    """Write each student into the folder, named after its collections. Raises InputError without
-    students, or for a net that cannot be exported."""
+    """Write each student into the folder, named after its experiment and collections; return the
+    files' paths. Raises InputError if the bundle has no students, or a net cannot be exported."""
     if not bundle.record.is_light:
         raise InputError(
             f"{bundle.source}: holds no students, which alone are written as ONNX. Pack the run "
@@ -66,8 +66,8 @@ def name_file(member: Member) -> str:
 
 
 def find_inputs(bundle: Bundle, graph: Graph) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the name of the file that ranks the graph, and its input arrays; it scores distinct
-    configurations, see Graph.distinct."""
+    """Return the name, without .onnx, of the file that ranks the graph, and the file's input
+    arrays. The file scores the graph's distinct configurations, see Graph.distinct."""
     (member,) = bundle.choose(graph.collection.name)
     record = _read(bundle, member)
     ((_, model, prepared),) = bundle.prepare(graph)
@@ -109,7 +109,7 @@ def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np
 def _write_layout_net(
     settings: Mapping[str, Any], weights: forward.Weights, scalers: forward.Scalers
 ) -> tuple["GraphLayers", str]:
-    """Return the net as an ONNX graph, and its output's name, of scores (configs,)."""
+    """Return the net as an ONNX graph, and the name of its output: scores (configs,)."""
     rounds = len(settings["rounds"])
     net = GraphLayers(centre(weights, rounds), scalers)
     opcodes = net.take("opcodes", "int", "nodes")
@@ -137,7 +137,8 @@ def _write_layout_net(
 
 
 def _run_round(net: "GraphLayers", x: str, number: int) -> str:
-    """Write a round of message passing: (colours before, inputs) to (colours after, outputs)."""
+    """Write a round of message passing from x (colours before, inputs) to the returned value
+    (colours after, outputs)."""
     messages, kept = send(net, x, number)
     parents = net.take(f"parents_{number}", "int", f"colours_{number + 1}")
     sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", parents))
@@ -182,6 +183,8 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _list_entries(name: str, matrix: forward.SparseRows) -> dict[str, np.ndarray]:
+    """Return the inputs that `_multiply` reads for a sparse matrix: a row, column and value each
+    (entries,)."""
     rows = np.repeat(np.arange(len(matrix.starts) - 1), np.diff(matrix.starts))
     return {
         f"{name}_rows": rows,

@@ -42,7 +42,9 @@ from solution.system.refusals import name_full_disk
 from solution.system.sealing import check_files, list_checksums, read_record
 
 TEACHER, STUDENT = "teacher", "student"
+# {(collection, graph): (steps, see find_steps, and number of configurations)}
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
+# {(collection, graph): (positions (configs,) from fastest to slowest, and runtimes (configs,))}
 Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 
 
@@ -106,8 +108,9 @@ def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, fol
 
 
 def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
-    """Return the models of the recipe's members and fallback for every fold and seed, or those
-    trained on all folds: if `refitted`, and of undivided collections."""
+    """Return (folder, record) of the trained models of the recipe's members and fallback: for each
+    fold and seed, or with `refitted` the ones trained on all folds. Collections that are not
+    divided into folds have only the latter."""
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
         jobs = [(source, check_job(source)) for source in run.jobs(name)]
@@ -229,8 +232,8 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
 
 
 def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
-    """Return by (collection, graph) positions (configs,) from fastest to slowest out of fold, by
-    the recipe of the `used` experiments, and runtimes (configs,)."""
+    """Return each graph's positions (configs,) from fastest to slowest, and runtimes (configs,).
+    The order is by out-of-fold scores of the `used` experiments, merged by the recipe."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
     found: Ranked = {}
@@ -250,7 +253,7 @@ def list_steps(ranked: Ranked) -> Steps:
 
 
 def find_family(graph: str) -> str:
-    """Return the first word of a graph's name, such as bert; "" for none, as of hashes."""
+    """Return the first word of a graph's name, such as bert; "" if it has none or is a hash."""
     if re.fullmatch(r"[0-9a-f]{16,}", graph):
         return ""
     return re.match(r"[A-Za-z]*", graph)[0].lower()  # type: ignore[index]  # it always matches
@@ -276,7 +279,7 @@ def _score(table: pl.DataFrame) -> dict[str, Score]:
 
 
 def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
-    """Return, for each collection and `find_family`, the scores of its graphs."""
+    """Return {collection: {family: score}}, see find_family."""
     named = table.with_columns(
         family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
     )

@@ -1,4 +1,4 @@
-"""Find impossible layouts, which data and tools may ask for.
+"""Find impossible layouts, which users' data and search tools may contain.
 
 The layout of a tensor has six slots. They list axes, from minor to major; unused slots are -1. Not
 all axes of the tensor need to be listed. A layout is impossible if an axis repeats, follows a -1,
@@ -33,6 +33,7 @@ def describe_impossible(graph: Graph) -> str:
     wrong = _mark(graph, nodes, book.layouts)
     pairs = np.flatnonzero(wrong.any(axis=1))
     first, pair = graph.num_configs, -1
+    # for each impossible (node, layout) pair, find the first configuration that has it
     for one in pairs.tolist():
         taken = book.codes[:, nodes[one]] == one - book.starts[nodes[one]]
         configs = np.flatnonzero(taken[book.rows])
@@ -46,8 +47,9 @@ def describe_impossible(graph: Graph) -> str:
 
 
 def _find_bounds(graph: Graph) -> np.ndarray:
-    """Return upper bounds (configurable, 3) on ranks of output, input and kernel, or MAX_RANK; the
-    last two are uncertain and share that of the largest operand."""
+    """Return upper bounds (configurable, 3) on the ranks of output, input and kernel. Which operand
+    is the input or the kernel is not known, so both get the largest operand's rank. A rank of 0
+    counts as unknown: the bound is MAX_RANK."""
     ranks = tensor_ranks(graph)
     read = np.zeros_like(ranks)
     np.maximum.at(read, graph.edges[:, 0], ranks[graph.edges[:, 1]])
@@ -59,8 +61,8 @@ _bounds = PerGraph(_find_bounds)
 
 
 def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Return a mask (n, 3) of impossible layouts (n, 18) at `nodes` (n,), positions among the
-    configurable nodes."""
+    """Return a mask (n, 3), True for tensors with an impossible layout. `nodes` (n,): positions
+    among the configurable nodes. `layouts` (n, 18): a layout of all three tensors for each."""
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)
     # In sorted slots, equal set slots are a repeated axis; a set slot after an unset one is a gap.

@@ -20,7 +20,7 @@ from solution.system.errors import InputError
 from solution.system.progress import warn
 from solution.system.terminal import say
 
-# bytes of graph files for which one more worker process pays; it takes seconds to import libraries
+# least bytes of graph files per worker process, because each takes seconds to import libraries
 BYTES_WORTH_A_WORKER = 16 << 20
 
 
@@ -34,9 +34,10 @@ class Predicted:
 
 
 def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> Predicted:
-    """Rank every test graph of a prepared store or folder of npz files, with `Bundle.rank`'s
-    scores, those of the packed run's ranking. `workers`: by default a process per core, or none.
-    Raises InputError if there is no test graph, one is unreadable, or cannot be ranked."""
+    """Rank every test graph of a prepared store or folder of npz files by the scores of
+    `Bundle.rank`, which equal those of the run that was packed. `workers`: number of processes; by
+    default one per core, or none for small files. Raises InputError if there is no test graph, or
+    one is unreadable or cannot be ranked."""
     files, seals, sample = _find_in_store(data) if is_store(data) else _find_in_folder(data)
     if not files:
         raise InputError(f"{data}: has no graph of the test split, so there is none to predict.")
@@ -57,7 +58,8 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 
 
 def _find_in_folder(data: Path) -> tuple[list[folders.GraphFile], Mapping[Path, str], Path | None]:
-    """Return a folder's test files, no checksums (a store has these), and the sample submission."""
+    """Return a folder's test files, {} for checksums, which only stores have, and the sample
+    submission."""
     files = [file for file in folders.find_files(data) if file.split == "test"]
     for words in folders.find_left_out(data):
         warn(words)

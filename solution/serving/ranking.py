@@ -118,7 +118,8 @@ Ranked = tuple[Path, Ranking]  # the file of the graph, and its ranking
 
 
 def format_csv(rankings: Sequence[Ranked]) -> str:
-    """Return CSV rows: file, collection, graph, measure (if it should be), to_frame's columns."""
+    """Return CSV rows: file, collection, graph, measure (True if the configuration is to be
+    measured), and to_frame's columns."""
     import polars as pl
 
     frames = [

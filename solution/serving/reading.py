@@ -49,7 +49,7 @@ class Question:
     file: Path  # the file that the graph was read from
     made: bool = False  # True if the graph's configurations were generated, not read from the file
     notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
-    # the message Module that the graph was made of; None if the file holds a graph, not a program
+    # the Module message from which the graph was made; None if the file holds a graph, no program
     module: Any = None
 
 
@@ -62,9 +62,9 @@ def read_questions(
     """Yield every graph of a file, a prepared store, or a folder of npz files or dumps. Programs
     without anything to configure are skipped with a warning, if there are others.
 
-    `collection`: if the path does not tell it. `configs`: how many to generate (default: only for a
-    program with just one). `wanted`: programs of a file. Raises InputError if there is no file or
-    graph, or nothing to configure.
+    `collection`: the graphs' collection, if the path does not tell it. `configs`: number of
+    configurations to generate (default: generate only for a program with just one). `wanted`: which
+    programs of a file. Raises InputError if there is no file or graph, or nothing to configure.
     """
     is_empty, left_out = True, []
     with _Reader(collection, wanted) as reader:
@@ -85,7 +85,9 @@ def read_questions(
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
-    """Return the question with `configs` generated ones, also if an unpruned graph has just one."""
+    """Return the question with `configs` generated configurations. If `configs` is None, generate
+    DEFAULT for an unpruned graph with just one, and nothing for others. Raises InputError if
+    `configs` is given for a pruned graph."""
     graph = question.graph
     is_whole = question.facts == describe_graph(graph)
     if configs is not None and not is_whole:
@@ -103,7 +105,7 @@ def read_graph(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Graph:
     """Return the graph of a file: npz, a module of XLA, or one of a prepared store. Arguments as in
-    read_questions. Raises InputError if there is no file, or it is no graph or several."""
+    read_questions. Raises InputError if the file is missing or does not hold exactly one graph."""
     return read_question(path, collection, configs=configs).graph
 
 
@@ -222,8 +224,8 @@ class _Reader:
         return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
     def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return a TuningRecord without runs, and notes on what is considered, for each program of
-        a text, which XLA or jax reads."""
+        """Return, for each program of a text that XLA or jax reads, a TuningRecord without runs,
+        and notes on which parts of the program are considered."""
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))
@@ -240,7 +242,8 @@ def _is_program(path: Path) -> bool:
 
 
 def _is_protobuf(path: Path) -> bool:
-    """Return True if the file is a protobuf: by suffix and contents, or first bytes."""
+    """Return True if the file is a protobuf: it has a protobuf suffix and no other form's contents,
+    or another suffix and the first bytes of a module."""
     if not path.is_file() or path.suffix == ".py":
         return path.suffix in PROTOBUF
     form = find_form_of(path)
@@ -272,7 +275,8 @@ def _ask(graph: Graph, file: Path) -> Question:
 
 
 def _read_prepared(path: Path, seal: str | None = None) -> Question:
-    """Read a store's graph as a question; whole sizes, as it is pruned, are the record's."""
+    """Read a store's graph as a question. The graph may be pruned, so the whole program's sizes are
+    read from the file's record."""
     graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
     try:
         counts = [_read_count(summary[name]) for name in ("nodes", "edges", "configurable")]

@@ -103,7 +103,7 @@ class BundleRecord:
     ]
     scores: dict[str, Score]  # by collection, out of fold
     families: dict[str, dict[str, Score]]  # by collection and family, out of fold
-    # True if the models learned from all graphs; the scores are those of models without a fold
+    # True if the models learned from all graphs; the scores are of models that left out a fold each
     refitted: bool
     teacher: Teacher | None
     files: dict[FileName, str]  # size and SHA-256 by file
@@ -111,7 +111,7 @@ class BundleRecord:
     caveat: str = ""  # why the scores are too high, if they are
     # sources of the training runtimes (solution.domain.graph); in older bundles all were measured
     label_sources: tuple[str, ...] = (TIMED,)
-    # which graphs were in one fold (solution.training.folds); older bundles do not say it
+    # which graphs always share a fold (solution.training.folds); older bundles do not say it
     scheme: Literal["family", "architecture", "graph"] = "architecture"
 
     def collections(self) -> list[str]:
@@ -132,7 +132,8 @@ def write_bundle_record(record: BundleRecord, folder: Path) -> None:
 
 
 def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
-    """Return the record in `folder`; InputError, about `named`, if it is damaged or unusable."""
+    """Return the record in `folder`. Raises InputError if it is damaged or unusable; the message
+    calls the bundle `named`."""
     path = folder / RECORD
     if not path.is_file():
         raise InputError(f"{named}: there is no bundle here. Make one with `fastslow pack RUN`.")
@@ -153,7 +154,8 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 
 
 def _forget_steps(record: BundleRecord) -> BundleRecord:
-    """Return the record without steps, which earlier code computed from another order."""
+    """Return the record without the programs' steps. This is for bundles of earlier code, which
+    computed steps from another order of configurations than that of the ranking."""
     programs = {
         name: tuple(dataclasses.replace(program, steps=()) for program in graphs)
         for name, graphs in record.programs.items()
@@ -167,7 +169,8 @@ def hash_name(*words: str) -> str:
 
 
 def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
-    """Raise InputError for an unknown kind of model, before a library is imported for it."""
+    """Raise InputError for an unknown kind of model, a student with too large layers, or another
+    version of the features. Call it before any library is imported for the model."""
     kind = found.get("kind")
     if kind not in catalogue.KINDS:
         raise InputError(
@@ -197,7 +200,8 @@ def _check_sizes(settings: object, folder: str, named: Path) -> None:
 
 
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
-    """Raise InputError for links, files not of the recorded size, and unknown ones below MODELS."""
+    """Raise InputError if the bundle has links, files that do not have their recorded size, or
+    unknown files below MODELS."""
     real = folder.resolve()
     for name in (RECORD, *record.sizes):
         path = folder / name
@@ -215,6 +219,7 @@ def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
 
 
 def _check(record: BundleRecord, named: Path) -> None:
+    """Raise InputError if entries of the record contradict each other or this program."""
     if record.features != VERSION:
         raise InputError(_other_features(named, record.features))
     if not all(is_source(source) for source in record.label_sources):

@@ -4,9 +4,9 @@ The score that most models give a configuration depends on the other configurati
 how frequent the configuration's layouts are in the batch, and on how far its sums over nodes are
 from the batch's mean. So a session has one fixed *reference list* of configurations. Every
 configuration is scored as if it were alone in a batch with that list. Each model's score becomes
-(score - mean) / standard deviation, both over its scores of the list. The session merges these by
-the recipe's weights, whatever the recipe's method
-is: ranks do not exist as long as configurations are still to come.
+(score - mean) / standard deviation, both over the model's scores of the list. The session merges
+these by the recipe's weights. It does so even if the recipe merges ranks, because ranks do not
+exist as long as configurations are still to come.
 
 The list is prepared once. Layout nets compute only the nodes that a configuration changes, if it is
 similar to one that they have computed.
@@ -42,7 +42,8 @@ class Listed(Protocol):
     """A model that scores every new configuration together with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...), standardised by those of the list."""
+        """Return scores (k,) float64 of `configs` (k, ...), standardised by the mean and standard
+        deviation of the list's scores."""
         ...
 
 
@@ -79,7 +80,7 @@ class Session:
         return np.asarray(merged, np.float32)
 
     def _prepare(self, preparation: Preparation) -> Graph:
-        """Return the program with the reference list, after the preparation of a model; cached."""
+        """Return the prepared program with the reference list, from a cache if possible."""
         if preparation not in self._prepared:
             self._prepared[preparation] = preparation(self.reference)
         return self._prepared[preparation]
@@ -114,8 +115,9 @@ class Session:
 def open_session(
     graph: Graph, reference: int, models: Models, weights: Mapping[str, float]
 ) -> Session:
-    """Return a scorer beside at most `reference` of the graph's configurations, generated ones if
-    it has one. Raises InputError if there are none."""
+    """Return a scorer whose reference list has at most `reference` of the graph's configurations,
+    generated ones if the graph has only one. Raises InputError if `reference` is less than 1 or no
+    configurations can be generated."""
     if reference < 1:
         raise InputError(f"reference is {reference}, expected a number of configurations from 1.")
     if graph.num_configs == 1:
@@ -135,14 +137,16 @@ class HasLayoutNet(Protocol):
 
 
 def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """Return the model beside a reference list, the prepared graph `listed`."""
+    """Return a scorer of new configurations by a model; the reference list are the configurations
+    of the prepared graph `listed`."""
     if isinstance(ranker, HasLayoutNet):
         return NetBeside(ListedNet(ranker.in_numpy(), listed))
     return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)
 
 
 class NetBeside:
-    """A layout net beside a reference list; work is proportional to the nodes changed."""
+    """A layout net with a reference list; its work is proportional to the nodes that configurations
+    change."""
 
     def __init__(self, net: ListedNet) -> None:
         self._net = net
@@ -153,7 +157,8 @@ class NetBeside:
 
 
 class TogetherWith:
-    """A model that knows which configurations are the reference list: one call scores a batch."""
+    """A model that is told which configurations are the reference list (Graph.listed), so that one
+    call scores all new configurations."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -168,7 +173,8 @@ class TogetherWith:
 
 
 class Alone:
-    """A model whose scores depend on the list: scores each configuration beside the list alone."""
+    """A model whose scores depend on the whole batch: each new configuration is scored in its own
+    batch with the reference list."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed

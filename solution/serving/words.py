@@ -19,8 +19,8 @@ AskedFor = tuple[int, str, list[int]]
 
 
 def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
-    """Return a line for each of the positions `configs` (k,): all layouts if `whole`, else a few
-    that differ from the compiler's program."""
+    """Return a line of text for each configuration at the positions `configs` (k,): all layouts if
+    `whole`, otherwise a few that differ from the compiler's program."""
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
@@ -90,7 +90,8 @@ def _describe_tile(row: np.ndarray) -> str:
 
 
 def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> list[str]:
-    """Name configurable nodes whose layouts, if set, differ from the compiler's program."""
+    """Return a line of text for each configuration at the positions `configs` (k,): the first SHOWN
+    nodes with a set layout that differs from the compiler's program."""
     if not len(graph.configurable):
         return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)
@@ -110,7 +111,8 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
 
 
 def _describe_same(graph: Graph, given: np.ndarray) -> str:
-    """Say that no layout differs from the compiler's, and if any is `given` (configurable,)."""
+    """Say that no layout differs from the compiler's, and which nodes have a layout set all the
+    same: `given` (configurable,) bool."""
     asked = graph.configurable[given]
     if not len(asked):
         return SAME

@@ -24,7 +24,7 @@ class SessionRecord(BaseModel):
     """The record of a session: what ran, how it ended, and which files it left."""
 
     notebook: str
-    # key of the push (upload to Kaggle) that started the session; empty if a person did
+    # key of the push (upload to Kaggle) that started the session; empty if a person started it
     push: str = ""
     commit: str = ""
     state: State = "running"  # stays "running" if the session is killed

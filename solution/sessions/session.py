@@ -43,6 +43,7 @@ OUTPUT_BYTES = 19_500_000_000  # Kaggle keeps 20 GB of output; if there is more,
 LOOK_SECONDS = 20.0  # seconds between two checks of the output's size
 LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 PACKAGED = str(Path("solution", "serving"))  # end of the path of this project's bundle
+# the project's folder; the current folder if only the package is installed
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
@@ -143,7 +144,8 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder of all notebooks' prepared data, or of smoke runs' (`limit`)."""
+        """Return the folder of the store that all notebooks share; smoke runs (`limit`) share
+        another."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager
@@ -251,7 +253,7 @@ def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
 
 def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
     """Return the first folder that has the contents of all folders; None if there are no folders.
-    `contents` of each folder: such as graphs. Raises InputError if no folder has everything."""
+    Raises InputError if no folder has everything. `contents`: items, such as graphs, by folder."""
     everything = frozenset[object]().union(*contents.values())
     for folder, held in contents.items():
         if held == everything:

@@ -46,7 +46,7 @@ class Packing:
     experiments: Sequence[Experiment]
     plan: Plan
     run: Run
-    collections: tuple[str, ...]  # whose models are packed; empty: all
+    collections: tuple[str, ...]  # collections whose models are packed; empty: all
 
     def train(self, executor: Executor = HERE) -> None:
         """Train the refits, if they are to be packed and the models of all folds exist."""

@@ -53,7 +53,7 @@ ARRAYS = {  # the arrays that a file may contain, and the types allowed for each
 MAX_HEADER = 1 << 20  # bytes; a usual header has about 3,000
 MAPPED_BYTES = 1 << 20  # arrays of at least this size are mapped, which keeps the file open
 BLOCK_BYTES = 1 << 20  # bytes read at a time to compute a checksum
-AS_IT_IS = Preparation(None)
+AS_IT_IS = Preparation(None)  # keeps all nodes of a stored graph
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class _Span:
 
     dtype: np.dtype
     shape: tuple[int, ...]
-    first: int
-    last: int
+    first: int  # offset in the file of the first byte
+    last: int  # offset of the byte after the last one
     sum: str
 
     @property
@@ -123,7 +123,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, Any]]:
     """Check every byte of a file; return its checksum (seal) and its metadata. Raises InputError if
-    a byte differs from what was written, and for the reasons that read_prepared has."""
+    a byte differs from what was written, and in the cases in which read_prepared does."""
     with _open(path) as file:
         header = _read_header(path, file, seal)
         for name, span in header.spans.items():
@@ -238,7 +238,7 @@ def _sum(content: bytes | memoryview) -> str:
 
 
 def _quoted(seal: str) -> bytes:
-    """Return the seal's key and value as the header has them: JSON inside a JSON string."""
+    """Return the bytes of the seal's key and value in the header: JSON inside a JSON string."""
     return rf"\"{SEAL}\": \"{seal}\"".encode()
 
 

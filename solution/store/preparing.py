@@ -52,7 +52,7 @@ OTHERWISE = (
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
 SUMMARY = TypeAdapter(Summary)
-TIMED_LABELS = ("label_source", TIMED)
+TIMED_LABELS = ("label_source", TIMED)  # the default entry of a summary, which is not recorded
 
 
 class GraphPreparation(Protocol):
@@ -100,7 +100,7 @@ def prepare_store(
         seals = {} if store is None else store.seals()
     if not folder.is_dir():
         check_writable(folder)
-    with name_full_disk(folder):  # what is finished is kept
+    with name_full_disk(folder):  # finished graphs are kept
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)
@@ -231,7 +231,7 @@ def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> Non
                 f"{folder}: expected an empty folder or a store, found other files. Choose another."
             )
         return
-    # raises if it is unreadable, so a folder that may not be a store is never emptied
+    # raises if the record is unreadable, so a folder that may not be a store is never emptied
     found = read_store_record(folder)
     if found != wanted and not replace:
         raise InputError(f"{folder}: was made as {found}, now {wanted} is wanted. {OTHERWISE}")
@@ -239,6 +239,7 @@ def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> Non
 
 def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
     if replace:
+        # Remove the record last: as long as it exists, the folder is recognised as a store.
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
             remove(path)
     remove_leftovers(folder, [f"{GRAPHS}/**"])

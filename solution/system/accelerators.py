@@ -13,7 +13,7 @@ from solution.system.errors import InputError
 IN_KERNELS = "/opt/bin/nvidia-smi"  # path of nvidia-smi in Kaggle kernels, whose PATH lacks it
 FIELDS = "name,memory.total,compute_cap"
 HAS_BFLOAT16 = 8.0  # lowest CUDA compute capability that supports bfloat16
-LONGEST_SECONDS = 20.0
+LONGEST_SECONDS = 20.0  # timeout of nvidia-smi
 CORES_OF_A_FIT = 2  # CPU cores that prepare the training steps of one net on a GPU
 
 
@@ -43,16 +43,16 @@ def find_gpus() -> list[Gpu]:
 
 @cache
 def find_smallest_memory() -> int:
-    """Return the memory in bytes of the GPU that has least; 0 if there is none or nvidia-smi fails.
-    The result is cached."""
+    """Return the bytes of memory of the smallest GPU; 0 if there is no GPU or nvidia-smi fails. The
+    result is cached."""
     with suppress(InputError):
         return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
     return 0
 
 
 def describe_accelerators(gpus: list[Gpu] | None = None) -> str:
-    """Return the text that tells users which GPUs there are and how a run uses them, or that
-    nvidia-smi fails. `gpus`: by default those that nvidia-smi lists."""
+    """Return a text for users: the GPUs and how a run uses them, or that nvidia-smi fails. By
+    default, `gpus` are the GPUs that nvidia-smi lists."""
     try:
         gpus = find_gpus() if gpus is None else gpus
     except InputError as error:

@@ -1,8 +1,9 @@
 """Work on folders in a bucket (s3://, gs:// or any other scheme of fsspec) through local copies.
 
 Every command works on a local copy, a *mirror*. It is updated before the work, and changed files
-are uploaded afterwards. NAME.mirror.json beside it records, for each file, the remote version and
-the local size and time when both sides were last equal (the `Facts`), which shows what has changed.
+are uploaded afterwards. NAME.mirror.json beside it records each file's remote version, local size
+and local time of change when both sides were last equal (the `Facts`). A file has changed on a side
+whose facts differ from the recorded ones.
 Credentials come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS), not from addresses.
 """
 
@@ -39,7 +40,7 @@ class Mirror:
 
     @classmethod
     def of(cls, url: str) -> "Mirror":
-        """Return the mirror of an address; of s3:// addresses each server has other mirrors."""
+        """Return the mirror of an address; s3:// addresses have a separate mirror per server."""
         url = names.check_address(url).rstrip("/")
         servers = [os.environ.get(name, "") for name in SERVERS if url.startswith("s3://")]
         server = next(filter(None, servers), "").rstrip("/")
@@ -60,8 +61,9 @@ class Mirror:
         return cls(mirror._recall()["url"], folder) if mirror._sidecar.is_file() else None
 
     def pull(self, *, must_exist: bool = False) -> None:
-        """Download files that have changed in the bucket; delete files that were deleted there, but
-        none that was never uploaded. Raises InputError as `_list`, or if there `must_exist` one."""
+        """Download files that have changed in the bucket; delete local copies of files that were
+        deleted in the bucket. Local files that were never uploaded are kept. Raises InputError as
+        `_list` does, or if the bucket has no file although `must_exist` is set."""
         with self._opened() as (bucket, known):
             remote = self._list(bucket, known)
             if must_exist and not remote:
@@ -80,8 +82,9 @@ class Mirror:
                 del known[name]
 
     def push(self, under: str = "", *, over: bool = False) -> None:
-        """Upload changed local files below `under`; delete in the bucket what was deleted here.
-        Unless `over`, raise InputError if another machine has uploaded one of them meanwhile."""
+        """Upload changed local files below `under`; delete remote files whose local copies were
+        deleted. Unless `over`, raise InputError if another machine has meanwhile uploaded one of
+        the changed files, or changed one of the RECORDS."""
         with self._opened() as (bucket, known):
             if known and not self.folder.is_dir():  # or the bucket would be emptied as well
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
@@ -202,7 +205,7 @@ class Mirror:
 
 
 def _transfer(work: Callable[[str], None], wanted: Sequence[str], doing: str) -> None:
-    """Call `work(name)` for each name, several at once: RECORDS after all other files."""
+    """Call `work(name)` for each name, several in parallel; RECORDS come after all other files."""
     from solution.system.progress import track  # imports rich, too slow for ranking one file
 
     shown = track(wanted, doing) if len(wanted) > MANY else nullcontext(iter(wanted))

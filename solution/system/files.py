@@ -20,7 +20,7 @@ from typing import Any
 from solution.system.errors import InputError
 from solution.system.refusals import name_file, name_refusal, remove_folder
 
-TEMPORARY = ".partial-"
+TEMPORARY = ".partial-"  # prefix of the names of temporary files and folders
 SEAL = "seal"  # key in a sealed record: the checksum of all other entries
 MAX_JSON = 64 << 20  # bytes; a usual record has a few thousand
 KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}

@@ -11,9 +11,10 @@ from pathlib import Path
 from solution.system.errors import InputError
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separators, no hidden names, no ".."
-# Names that begin like an address are hardly ever local; such a local folder is given as ./NAME.
+# Paths that begin like an address are taken for one; users give such a local folder as ./NAME.
 LIKE_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/|(s3|gs):", re.IGNORECASE)
 WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
+# by scheme: the command that downloads a folder, for messages
 COPY = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
 MAX_NAME = 150  # bytes; a file system allows 255, and a number and a suffix are added
 
@@ -63,7 +64,7 @@ def check_text(path: Path) -> None:
 
 
 def check_name(name: str) -> str:
-    """Return the name; raise ValueError unless it can only be the name of a single folder."""
+    """Return the name; raise ValueError unless it is a valid name of one folder, and no path."""
     if not NAME.fullmatch(name) or len(name.encode()) > MAX_NAME:
         raise ValueError(
             f"expected a name of letters, digits, _, . and - that begins with a letter, a digit "

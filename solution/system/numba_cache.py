@@ -27,7 +27,7 @@ def choose_cache() -> None:
 
 
 def find_cache(package: Path = PACKAGE) -> Path:
-    """Return the cache folder whose name has the hash of the current sources."""
+    """Return the cache folder, whose name contains a hash of the current sources."""
     state = 0
     for folder in SOURCES:
         for source in sorted((package / folder).glob("*.py")):

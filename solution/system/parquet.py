@@ -46,6 +46,7 @@ def read_by_graphs(
     graphs = pl.concat(counts.values()).group_by(GRAPH).agg(rows).sort(GRAPH)
     for (collection,), part in graphs.group_by("collection", maintain_order=True):
         present = [n for n, c in counts.items() if c["collection"].is_in([collection]).any()]
+        # a batch: consecutive graphs with about max_rows rows
         batches = part.group_by(pl.col("rows").cum_sum() // max_rows, maintain_order=True)
         for _, batch in batches:
             wanted = batch.select(GRAPH)
@@ -124,6 +125,8 @@ def _count_rows(path: Path) -> pl.DataFrame:
 
 
 def _read_graphs(path: Path, counts: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the `wanted` graphs; raise InputError if the file is not sorted. `counts`:
+    the result of `_count_rows`."""
     part = counts.join(wanted, on=GRAPH, how="semi", maintain_order="left")
     offset, length = (part["offset"][0], int(part["rows"].sum())) if len(part) else (0, 0)
     with reading(path, "a file of predictions"):

@@ -31,7 +31,8 @@ from solution.system.memory import memory_left
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
-# modules that workers import, for trees and tables, and for nets; polars would start threads
+# Modules that the fork server imports: LIBRARIES for trees and tables, and NETS for nets. polars is
+# left out, because importing it starts threads.
 LIBRARIES = (
     "joblib",
     "lightgbm",
@@ -207,8 +208,8 @@ def _marked(mark: str) -> Iterator[None]:
 
 
 def end_marked(mark: str) -> None:
-    """Kill all processes whose environment variable MARK is `mark`, whatever their parent is now. A
-    daemon escapes if it was started with another environment and its parent has ended."""
+    """Kill all processes whose environment variable MARK is `mark`, even if their parent has ended.
+    A daemon escapes if it was started with another environment and its parent has ended."""
     for _ in range(ROUNDS):  # a process may start another one meanwhile
         found = [process for process in psutil.process_iter() if _has_mark(process, mark)]
         for process in found:
@@ -228,8 +229,8 @@ def _has_mark(process: psutil.Process, mark: str) -> bool:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C in the block, and in each process started there until `_begin` runs in it. A
-    process that Ctrl-C reached earlier could end in the middle of an import, with a traceback."""
+    """Hold back Ctrl-C in the block. A process started in the block holds it back until its
+    `_begin` runs: earlier, Ctrl-C could end it in the middle of an import, with a traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -12,14 +12,14 @@ from solution.system.errors import InputError
 
 # errno values that mean: this folder cannot be used, but another folder may be
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
-# errno values of a full disk, file size limit or quota; errors of writing lack the file's name
+# errno values of a full disk, file size limit or quota; such errors often do not name the file
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
 def name_refusal(folder: Path) -> Iterator[None]:
-    """Turn an OSError in the block into an InputError that names `folder`. Only errors are turned
-    that mean that `folder` cannot be written to. The OSError would name a temporary file."""
+    """Turn an OSError in the block into an InputError if it means that `folder` cannot be written
+    to. The InputError names `folder`; the OSError would name a temporary file."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:

@@ -81,7 +81,7 @@ class ScratchFolder:
 
 
 def sweep(base: Path) -> None:
-    """Remove the temporary folders of killed processes: those that no process has locked."""
+    """Remove this user's folders in `base` that no process has locked: their process was killed."""
     for folder in base.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's folder, or another command is removing it
             descriptor = _open(folder)

@@ -1,4 +1,4 @@
-"""Write checksums of files beside or inside records, so that damage is noticed when they are read.
+"""Store checksums of files in records or seals, so that damage is noticed when files are read.
 
 A sealed record (solution.system.files) contains a checksum of itself, and may list the checksums of
 other files. A file outside of a record gets a *seal*: a sealed record beside it that contains the
@@ -21,8 +21,8 @@ NOTHING = "nothing"  # value for a file that did not exist, instead of its size 
 
 
 def read_record(path: Path, what: str) -> dict[str, Any]:
-    """Read a sealed record; raise InputError if the file is missing or damaged. `what` names in
-    messages what the record describes, such as "a bundle"."""
+    """Read a sealed record; raise InputError if the file is missing or damaged. `what`: the thing
+    that the record describes, for messages, such as "a bundle"."""
     expected = f"the record of {what}"
     try:
         return read_sealed(path, expected)
@@ -32,8 +32,9 @@ def read_record(path: Path, what: str) -> dict[str, Any]:
 
 @contextmanager
 def replace_sealed(path: Path) -> Iterator[Path]:
-    """Replace a file as replace_file does, and write its seal. The seal is written first and lists
-    the old and the new file, so that the file matches it after a kill between both."""
+    """Replace a file as replace_file does, and write its seal. Before the file is replaced, its
+    seal lists the checksums of both the old and the new file. So the file matches its seal even if
+    the process is killed in between."""
     seal = find_seal(path)
     with replace_file(path) as temporary:
         yield temporary

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDE = 240  # characters per line if the output is a file
-# control characters (not tab, newline), line separators, text directions, bytes of no character
+# controls except tab and newline, line separators, direction marks, surrogates (undecodable bytes)
 UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -49,7 +49,7 @@ class PlainConsole(Console):
         self._is_wide, self._settings = is_wide, settings
 
     def __getattr__(self, name: str) -> Any:
-        # Once rich's console is initialised, `_settings` is deleted: then the name is unknown.
+        # Without `_settings`, rich's console is initialised already, so the name is unknown.
         if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")

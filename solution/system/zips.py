@@ -26,6 +26,7 @@ LOCATOR_SIGNATURE = b"PK\6\7"
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the zip format can store
 ZIP64 = 0xFFFF  # count in the end record that says: the real count is in the ZIP64 record
+# exceptions that zipfile and the libraries it uses raise for damaged archives
 BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -93,9 +94,9 @@ def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
 
 
 def _is_of_contents(error: Exception) -> bool:
-    """Return whether a damaged archive caused the error. Damage can also cause an OSError, by a
-    position before the beginning of the file. Other OSErrors name a file (such as no permission) or
-    come from a full disk."""
+    """Return whether a damaged archive caused the error. A damaged archive can also cause an
+    OSError: zipfile seeks to a negative position. Other OSErrors name a file (such as no
+    permission) or come from a full disk."""
     if not isinstance(error, OSError):
         return True
     return error.filename is None and error.errno not in FULL

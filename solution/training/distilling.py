@@ -47,8 +47,8 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-# maximum number of generated configurations of a layout graph, and of configurations in its file,
-# that a student learns from
+# maximum number of configurations of a layout graph that a student learns from: generated ones,
+# and ones from the graph's file
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
 # Each student is as large as one of the ensemble's nets that it learns from.
@@ -96,8 +96,8 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """Return the collections for which the recipe weighs a model, which the ensemble can teach.
-    Raises InputError if there is none, or a model's code comes from a user's file."""
+    """Return the collections that the ensemble can teach, because the recipe gives a trained model
+    a weight for them. Raises InputError if there are none, or a model is from a user's file."""
     teachers = _list_teachers(run, recipe)
     for name, folder, _ in teachers:
         if str(read_record(folder / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
@@ -132,16 +132,18 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 
 
 class Teacher:
-    """The ensemble's models that have not seen a fold; for NO_FOLD, the models of all folds. Models
-    without a held-out fold teach only undivided collections, refitted or not."""
+    """Scores graphs for a student with the ensemble's models that held out the student's `fold`.
+    For NO_FOLD, these are the models of all folds and, for collections without folds, the models
+    that learned from all graphs."""
 
     def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:
         self._run, self._recipe, self._fold = run, recipe, fold
         self._models: dict[Path, Model] = {}
 
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
-        """Yield graphs with exp((scores - mean) / deviation) of the ensemble in place of runtimes,
-        layout graphs with generated configurations, too; no graphs that no model ranks."""
+        """Yield the graphs with exp((score - mean) / deviation) of the ensemble's scores as
+        runtimes. Layout graphs also get generated configurations. Graphs that no model of the
+        ensemble ranks are left out."""
         with one_thread():
             for given in graphs:
                 graph = _add_layouts(given) if given.collection.kind == "layout" else given
@@ -177,6 +179,7 @@ class Teacher:
                 if folder not in self._models:
                     self._models[folder] = load_model(folder)
                 model = self._models[folder]
+                # models with the same preparation share the prepared graph
                 if model.preparation not in prepared:
                     prepared[model.preparation] = model.preparation(graph)
                 scores = model.ranker.predict(prepared[model.preparation])
@@ -190,7 +193,8 @@ class Teacher:
 
 
 def _add_layouts(graph: Graph) -> Graph:
-    """Return the graph with at most OWN_LAYOUTS configurations and MADE_LAYOUTS generated ones."""
+    """Return the graph with at most OWN_LAYOUTS of its configurations, and at most MADE_LAYOUTS
+    generated ones."""
     check_no_options(graph)
     chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:

@@ -31,7 +31,8 @@ def is_own(experiment: Experiment) -> bool:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Load as find_experiment does; InputError also for mistakes that only training would show."""
+    """Load an experiment as find_experiment does. In a user's file, find also mistakes that only
+    training would show, and raise InputError."""
     if Path(name).suffix != ".py":
         return find_experiment(name)
     with refuse_other_folder(name):
@@ -93,9 +94,9 @@ def _check_settings(settings: RankerSettings, source: str) -> None:
 
 @contextmanager
 def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
-    """Turn an error that the experiment's file raises while `doing` into an InputError with file,
-    line and function, or that the GPU is out of memory. Other errors are this program's defects and
-    keep their traceback."""
+    """Turn an error that the experiment's file raises in the block into an InputError with file,
+    line and function. If a GPU is out of memory, the InputError says so. Other errors are defects
+    of this program and keep their traceback. `doing`: the activity, for the message."""
     try:
         yield
     except (Exception, SystemExit) as error:  # SystemExit: sys.exit would end the program silently
@@ -119,7 +120,8 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
 def _find_frames(
     trace: TracebackType | None, experiment: Experiment
 ) -> list[traceback.FrameSummary]:
-    """Return traceback frames in the user's file and what it imports from its folder."""
+    """Return the traceback frames in the user's file and in the files of its folder that it
+    imports; [] if the experiment is not from a user's file."""
     if not is_own(experiment):
         return []
     return find_own_frames(trace, Path(experiment.origin))
@@ -177,7 +179,8 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError if scores are not finite, or different ones all equal, in 32 bits."""
+    """Raise InputError if scores are not finite in 32 bits, or if they differ in 64 bits and are
+    all equal in 32."""
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"

@@ -27,7 +27,7 @@ SAYS_NOTHING = frozenset({
 HASH = re.compile(r"[0-9a-f]{12,}")
 SHORTEST = 3  # minimum number of letters of a prefix that joins two words, such as gpt and gptneo
 ALIKE = 0.9  # minimum Jaccard index (intersection over union) of the opcode sets of relatives
-OPCODES = 256
+OPCODES = 256  # upper bound on opcodes, which are uint8
 
 
 def name_family(name: str) -> str:
@@ -39,9 +39,9 @@ def name_family(name: str) -> str:
 def find_families(
     names: Sequence[str], architectures: Sequence[str], read_opcodes: Callable[[int], np.ndarray]
 ) -> list[str]:
-    """Return the family of each graph: the shortest word in the names of its graphs, or an
-    architecture if there is none. `read_opcodes` returns the opcodes of a graph at a position: of
-    graphs without a word, and one of each architecture."""
+    """Return the family of each graph: the shortest word in the names of the family's graphs, or an
+    architecture if no name has a word. `read_opcodes` returns the opcodes of the graph at a
+    position; it is called for one graph per architecture, and only if a name has no word."""
     words = [name_family(name) for name in names]
     joined = [*_join_equal(architectures), *_join_words(words)]
     if "" in words:
@@ -59,7 +59,8 @@ def find_families(
 
 
 def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of positions to join: first with the same value, position; no empty values."""
+    """Return pairs of positions to join: (first position with the same value, position). Empty
+    values are skipped."""
     first: dict[str, int] = {}
     return [(first.setdefault(value, row), row) for row, value in enumerate(values) if value]
 
@@ -82,7 +83,8 @@ def _join_words(words: Sequence[str]) -> list[tuple[int, int]]:
 def _join_alike(
     words: Sequence[str], architectures: Sequence[str], read_opcodes: Callable[[int], np.ndarray]
 ) -> list[tuple[int, int]]:
-    """Return pairs to join: a graph without a word, one per architecture with its opcodes."""
+    """Return pairs of positions to join: a graph without a word in its name, and each graph with
+    nearly the same opcodes (ALIKE). Only the first graph of each architecture is compared."""
     first: dict[str, int] = {}
     for row, architecture in enumerate(architectures):
         first.setdefault(architecture, row)

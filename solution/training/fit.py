@@ -27,8 +27,8 @@ from solution.training.folds import split_inner
 from solution.training.jobs import Job
 from solution.training.plan import IS_TEST, Plan
 
-MAX_POINTS = 60
-DIGITS = 5
+MAX_POINTS = 60  # approximate maximum number of recorded points of a learning curve
+DIGITS = 5  # decimal digits of recorded scores and measures
 LAST = 10  # the number of last scores from which volatility is computed
 
 
@@ -49,12 +49,14 @@ class LearningCurve:
         self._report(*given, **named)
 
     def points(self) -> list[tuple[int, float]]:
-        """Return about MAX_POINTS (step, validation score) in order of time, among them the first,
-        the last and the first best one. Each of several models of a ranker begins at a low step."""
+        """Return at most about MAX_POINTS points (step, validation score) in order of time, always
+        with the first, the last and the first best point. If a ranker fits several models, one
+        after the other, the steps of each begin low again."""
         return [self._points[index] for index in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
-        """Return measures, such as the loss, by name at the steps of `points`, if always finite."""
+        """Return the values of each measure, such as the loss, at the steps of `points`, by name.
+        A measure is left out if one of these values is missing or not finite."""
         kept = [self._measures[index] for index in self._kept()]
         found = {
             name: [round(float(row.get(name, np.nan)), DIGITS) for row in kept]
@@ -77,14 +79,14 @@ class LearningCurve:
 
 
 def measure_volatility(scores: Sequence[float]) -> float | None:
-    """Return the deviation of the last ten validation scores; None of fewer than two."""
+    """Return the standard deviation of the last ten validation scores; None if fewer than two."""
     last = scores[-LAST:]
     return float(np.std(last)) if len(last) > 1 else None
 
 
 INNER_SHARE = 0.15  # share of the training graphs that is used for early stopping
 
-
+# replaces runtimes by a teacher's targets, and yields the graphs that the teacher can score
 Teach = Callable[[Sequence[Graph]], Iterable[Graph]]
 
 
@@ -97,8 +99,11 @@ def train_job(
     *,
     checkpoints: Path | None = None,
 ) -> None:
-    """Fit the model, predict, write the job's folder, and remove `checkpoints` (None: in the run).
-    `teach` replaces runtimes by a teacher's targets, for test graphs, too."""
+    """Fit the model, predict, write the job's folder, and remove its checkpoints.
+
+    `checkpoints`: their folder; None: the job's default folder in the run. `teach`: replaces
+    runtimes by a teacher's targets; the model then learns from test graphs, too.
+    """
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
@@ -180,15 +185,17 @@ def _name_graphs(rows: pl.DataFrame) -> list[str]:
 def split_training(
     plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return rows of graphs to fit on and for early stopping, none of the held-out fold."""
+    """Return the rows of the graphs to fit on, and of the graphs for early stopping. Both leave out
+    the graphs of the held-out `fold`."""
     training = pl.concat(plan.training(name, fold) for name in collections)
     mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)
 
 
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
-    """Return scores of at most `limit` configurations of each graph (None: all). The ranker sees
-    these only, because scores may depend on the others, and no runtimes."""
+    """Return a frame per graph with the scores of at most `limit` configurations (None: all). The
+    ranker sees only these, because a score may depend on the other configurations; it sees no
+    runtimes."""
     frames = []
     for graph in graphs:
         configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)

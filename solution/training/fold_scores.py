@@ -45,14 +45,14 @@ def fit_without(
 def held_out(
     plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
 ) -> LazyGraphs:
-    """Return the fold's labelled graphs, prepared for these settings, or as stored."""
+    """Return the fold's labelled graphs, prepared for the `settings` (None: as stored)."""
     return plan.load(plan.held_out(collection, fold), settings)
 
 
 def score_graphs(
     ranker: Ranker, graphs: Sequence[Graph], measures: Iterable[Measure] = ()
 ) -> np.ndarray:
-    """Return for each labelled graph its score by its collection's rule, then the values of
+    """Return for each labelled graph its score by its collection's metric, then the values of
     `measures`: (graphs, 1 + measures). Raises DivergedError if a score is not finite."""
     rows, more = [], tuple(measures)
     for graph in graphs:

@@ -25,9 +25,9 @@ SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 
 
 def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
-    """Return `graphs` with the columns `group` (graphs that stay in one fold; see
-    solution.domain.dividing) and `fold`: 0 ... num_folds - 1, or NO_FOLD for unlabelled graphs.
-    They have the columns collection, graph, labelled, and the one named like the scheme."""
+    """Return `graphs` with two more columns: `group`, which names the graphs that stay in one fold
+    (see solution.domain.dividing), and `fold`, 0 ... num_folds - 1, or NO_FOLD if unlabelled.
+    `graphs` needs the columns collection, labelled and one with the name of the scheme."""
     grouped = graphs.with_columns(
         (pl.col("collection").replace_strict(SOURCES) + "/" + pl.col(scheme)).alias("group")
     )
@@ -43,8 +43,9 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
 
 
 def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
-    """Choose whole groups for an inner validation split: a mask over `groups` (graphs,) of about
-    `share` of the graphs, at most half if there are several, none of fewer than three groups."""
+    """Return a mask (graphs,) of the inner validation graphs: whole groups, with about `share` of
+    the graphs and at most half. With fewer than three groups no graph is chosen. `groups`: the
+    group of each graph."""
     distinct = sorted(set(groups), key=lambda group: random_position(group, seed))
     mask = np.zeros(len(groups), bool)
     if len(distinct) < 3:

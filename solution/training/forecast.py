@@ -37,13 +37,15 @@ from solution.training.plan import IS_TEST, Plan
 from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
-PATIENCE = 20.0  # seconds after which an observed fit is stopped, but never within its first step
+# seconds after which an observed fit is stopped, but not before its first step or second report
+PATIENCE = 20.0
 WORKERS_SECONDS = 6.0  # seconds until worker processes have started
 # seconds to merge the predictions of a small run; predictions merged per second in large runs
 MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
 BYTES_OF_A_PREDICTION = 6  # on disk; it is stored with its job, and with its experiment
-FEW, TRIED = 8, 2000  # to time predictions: graphs to fit on, configurations to predict at most
-WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # the time a graph takes, roughly
+# to time predictions: maximum number of graphs to fit on, and of configurations to predict
+FEW, TRIED = 8, 2000
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
@@ -59,7 +61,8 @@ class Forecast:
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
-    """Return an estimate for each experiment and group of collections, `slots` models at once."""
+    """Return an estimate for each experiment and group of collections, from observed fits. As many
+    as `slots` fits run at once."""
     groups: dict[tuple[str, tuple[str, ...]], list[Job]] = defaultdict(list)
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
         groups[job.experiment.name, job.group].append(job)
@@ -152,7 +155,8 @@ def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
 
 
 def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
-    """Return the estimated seconds of a run; `beside`: seconds before training, after merging."""
+    """Return the estimated seconds of a run. `beside`: seconds of the work before the training and
+    after the merging."""
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
     work = sum(line.models * line.seconds for line in found) / workers
     longest = max(line.seconds for line in found)  # a model is trained by a single worker
@@ -160,7 +164,8 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
 
 
 def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: float = 0.0) -> Table:
-    """Return the estimate of a run of `slots` models at once, with the disk space, as a table."""
+    """Return a table of the times that a run with `slots` models at once will take, and of the disk
+    space. `startup`: as `beside` of estimate_wall."""
     free = shutil.disk_usage(plan.store.folder).free / 2**30
     written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found) / 2**20
     table = make_table(
@@ -214,7 +219,7 @@ def choose_budget(
     workers: int, beside: float = 0.0,
 ) -> RunBudget:  # fmt: skip
     """Return the largest budget (the first of list_budgets) that fits into the hours. `found` and
-    `folds` are of the whole run; `beside` is as of estimate_wall. Raises InputError if even the
+    `folds` describe the whole run; `beside`: see estimate_wall. Raises InputError if even the
     smallest budget does not fit."""
     budgets, named = list_budgets(experiments, folds), {item.name: item for item in experiments}
     for budget in budgets:
@@ -235,7 +240,8 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether recorded settings (JSON) have some of the experiments, all unchanged."""
+    """Return whether recorded settings (JSON) contain at least one of the experiments, and none of
+    the experiments with other settings."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
     there = wanted.keys() & known.keys()
@@ -243,7 +249,7 @@ def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) 
 
 
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> RunBudget | None:
-    """Return the budget with which the run in `folder` was trained; None if no run fits any.
+    """Return the budget of the run in `folder`; None without a run, or if it matches no budget.
     `folds`: the number of folds of the whole run."""
     settings = read_run_record(folder)["settings"] if (folder / RECORD).is_file() else {}
     budgets = [b for b in list_budgets(experiments, folds) if b.folds == settings.get("folds")]

@@ -58,7 +58,8 @@ class Choice:
     folds: tuple[int, ...] = ()  # empty: all
 
     def includes(self, job: Job) -> bool:
-        """Return whether the filter selects the job (always, without a held-out fold)."""
+        """Return whether the filter selects the job. `folds` does not exclude a job that holds out
+        no fold."""
         ranks = not self.collections or bool(set(self.collections) & set(job.collections))
         return ranks and (not self.folds or job.fold in (NO_FOLD, *self.folds))
 
@@ -73,8 +74,9 @@ def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
 
 
 def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
-    """Return the experiment's jobs: one per group of collections, fold and seed. An undivided
-    collection gets a job without held-out fold, an unlabelled one if the ranker learns nothing."""
+    """Return the experiment's jobs: one per group of collections, fold and seed. A collection
+    without folds gets jobs that hold out no fold. An unlabelled collection gets jobs only if the
+    ranker learns nothing."""
     ranked: dict[tuple[tuple[str, ...], int], list[str]] = {}
     needed = IS_LABELLED if experiment.ranker.learns else pl.lit(value=True)
     for collection in experiment.collections:
@@ -147,7 +149,8 @@ def find_defect(job: Job, run: Run) -> str | None:
 
 
 def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
-    """Return untrained jobs; delete damaged ones (with a warning) and trained ones' checkpoints."""
+    """Return the jobs that must be trained. Delete damaged jobs, with a warning for each, and the
+    checkpoints of jobs that are trained."""
     missing = []
     for job in jobs:
         defect, folder = find_defect(job, run), job.folder(run)

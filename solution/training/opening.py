@@ -79,7 +79,10 @@ def open_planned(
     collections: Sequence[str] = (),
 ) -> Iterator[Run]:
     """Begin or resume (or `replace`) the run of an existing plan in `folder`, and yield it.
-    `settings`: describe_run's, to record. `quick`: a quick look. `collections`: those named."""
+
+    `settings`: the result of describe_run, which is recorded. `quick`: record a quick look.
+    `collections`: the collections that the user named; empty: all.
+    """
     for experiment in experiments:
         rehearse(experiment, plan)
     with open_run(folder, settings, replace=replace, quick=quick) as run:
@@ -99,9 +102,9 @@ def open_store(
     named: bool = False,
     workers: int | None = None,
 ) -> Iterator[Store]:
-    """Yield a store of prepared graphs, locked against changes: `data` itself, or prepared from it
-    in `target` or, if that has too few hops around configurable nodes, in a folder beside it
-    (unless the user `named` it).
+    """Yield a store of prepared graphs, locked against changes. It is `data` itself if that is a
+    store. Otherwise `data` is prepared into `target` if the user `named` it, else into the folder
+    that choose_place returns for it.
 
     `collections`: must be in the data. `limit`: a quick look at few graphs. Raises InputError if
     the store does not fit or is damaged, or the data cannot be prepared.
@@ -130,8 +133,9 @@ def open_store(
 
 
 def choose_place(target: Path, hops: int | None) -> Path:
-    """Return `target` if its store has these hops, or it is no store yet and `hops` is the default;
-    else the path with "-whole" or "-hops-N" appended."""
+    """Return the folder of a store with the nodes within `hops` edges of configurable nodes (None:
+    all nodes). It is `target` if its store has them, or if it is no store yet and `hops` is the
+    default; else the path with "-whole" or "-hops-N" appended."""
     usual = hops == Preparation().hops
     if _serves(target, hops) or (usual and not is_store(target)):
         return target
@@ -220,9 +224,9 @@ def check_labels(plan: Plan) -> None:
 
 
 def check_mixture(plan: Plan, *, mixes: bool) -> None:
-    """Raise InputError if a model would learn from graphs that do not belong together: of layouts
-    and of compile options (their feature tables differ), or, unless the user allows `mixes`, with
-    measured runtimes and a compiler's estimates."""
+    """Raise InputError if a model would learn from graphs that do not belong together. These are
+    graphs with layouts and with compile options, whose feature tables differ; and, unless the user
+    allows it (`mixes`), graphs with measured runtimes and with a compiler's estimates."""
     if mixed := find_mixed_in_store(plan.store, plan.graphs):
         raise InputError("\n".join(f"{plan.store.folder}: {words}" for words in mixed))
     labelled = plan.graphs.filter(IS_LABELLED)
@@ -251,8 +255,8 @@ def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
 def warn_about_gaps(
     plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
 ) -> None:
-    """Warn about collections (named ones; by default all) that no model can learn from or that
-    cannot be divided, and about experiments that rank none."""
+    """Warn about `collections` that no model can learn from or that cannot be divided into folds,
+    and about `experiments` that rank none of the collections."""
     for item in experiments:
         if not any(name in collections for name in item.collections):
             ranked = ", ".join(item.collections)
@@ -277,8 +281,9 @@ SAME = ("collection", "split", "graph", "source")
 
 
 def open_run_store(run: Run, given: Path | None = None) -> Store:
-    """Return the run's store: the one at `given`, or else at its recorded path or among this
-    machine's stores. Raises InputError if none is found, or all lack graphs or are damaged."""
+    """Return the run's store: the store at `given` or, without it, a store at the recorded path or
+    among this machine's stores. Raises InputError if there is no store, a store is damaged, or none
+    has all graphs of the run."""
     folders = list_stores(run) if given is None else [given]
     there = [folder for folder in folders if given or _is_there(folder)]
     refused: list[str] = []

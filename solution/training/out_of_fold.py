@@ -54,7 +54,8 @@ def train_jobs(
 
 
 def gather(jobs: Sequence[Job], untrained: Sequence[Job], plan: Plan, run: Run) -> None:
-    """Check and join the predictions of collections none of whose `jobs` is `untrained`."""
+    """Check and join each experiment's predictions of the collections whose jobs are all trained.
+    `untrained`: the jobs that are not trained."""
     for name in dict.fromkeys(job.experiment.name for job in jobs):
         ours = [job for job in jobs if job.experiment.name == name]
         lacking = {name for job in ours if job in untrained for name in job.collections}
@@ -99,7 +100,8 @@ def _requested(job: Job, plan: Plan, labels: pl.DataFrame, part: str) -> pl.Data
 
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return `asked` (all, if empty) in the experiment's order; InputError if it lacks one."""
+    """Return the collections `asked` (empty: all) in the experiment's order. Raises InputError if
+    the experiment does not rank one of them."""
     unknown = [name for name in asked if name not in experiment.collections]
     if unknown:
         raise InputError(

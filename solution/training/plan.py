@@ -74,7 +74,8 @@ class Plan:
         return found if len(found) > 1 else []
 
     def labels(self) -> pl.DataFrame:
-        """Return collection, graph, config and runtime of what is predicted out of fold."""
+        """Return collection, graph, config and runtime of every configuration to predict out of
+        fold."""
         frames = []
         for name in self.graphs["collection"].unique(maintain_order=True):
             if self.folds(name):
@@ -92,7 +93,8 @@ class Plan:
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
-        """Return what identifies the run's data, whatever nodes are kept: count, hash, version."""
+        """Return settings that identify the run's data: the number of graphs, a hash of their rows,
+        the version of the preparation. They do not depend on how many nodes the store keeps."""
         # the scheme and the number of folds are not included: they are separate settings
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
@@ -127,7 +129,8 @@ def make_plan(
 
 
 def _add_families(graphs: pl.DataFrame, store: Store) -> pl.DataFrame:
-    """Return graphs with `family` (empty: unlabelled), found for each source separately."""
+    """Return the graphs with the column `family`; it is empty for unlabelled graphs. Families are
+    found for each source (xla, nlp, tile) separately."""
     families = dict.fromkeys(graphs.select("collection", "graph").iter_rows(), "")
     labelled = graphs.filter("labelled")
     source = pl.col("collection").replace_strict(SOURCES)

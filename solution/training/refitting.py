@@ -62,8 +62,9 @@ def distill(
     students: Sequence[Experiment] = distilling.STUDENTS,
     executor: Executor = HERE,
 ) -> None:
-    """Train the ensemble's students, small rankers that learn from its scores: one per fold, for
-    their score, and one that is packed. Raises InputError if store or code are not the run's."""
+    """Train the ensemble's students, small rankers that learn from its scores: one per fold, to get
+    an out-of-fold score, and one on all graphs, which is packed. Raises InputError if store or code
+    are not the run's."""
     with _open_again(run, students, store) as plan:
         taught = distilling.find_taught(run, recipe)
         distilling.keep_teacher(run, recipe, students)
@@ -98,8 +99,8 @@ class Tutor:
 
 
 def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments as the run trained them: full, within a budget, or as a quick look;
-    full ones, with which the run cannot continue, if its record matches none."""
+    """Return the experiments as the run trained them: full, within a budget, or as a quick look. If
+    its record matches none of these, return the full ones, with which it cannot continue."""
     settings = run.record()["settings"]
     full = [find_named_experiment(name) for name in names]
     if full and (budget := recall_budget(run.folder, full, settings["folds"])):

@@ -197,7 +197,8 @@ _written: dict[str, ScratchFolder] = {}
 
 
 def _write_once(files: Mapping[str, bytes]) -> Path:
-    """Return a scratch folder with the files; equal sets share one, so modules stay valid."""
+    """Return a scratch folder with the files. Equal sets of files share a folder, so that modules
+    imported from it stay valid."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     if digest not in _written:
         _written[digest] = ScratchFolder()
@@ -334,7 +335,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 def _send_all(mirror: Mirror) -> None:
     """Upload the folder's current state, or delete a deleted folder's files in the bucket."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
-    # overwrite what a machine that is gone may have uploaded for the same fit
+    # overwrite files that a lost machine may have uploaded for the same fit
     mirror.push(over=True)
 
 

@@ -46,7 +46,7 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # without validation, reports do not tell what an earlier fit did: count from the first
+        # without validation, no report says how far an earlier fit came: count from the first one
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total
@@ -74,7 +74,8 @@ class FitLine:
 
 
 class TimeLeft:
-    """Estimate when all models (`kinds`: numbers by kind) are trained, from finished ones."""
+    """Estimate the time until all models are trained, from the finished ones. `kinds`: the number
+    of models of each kind."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)
@@ -89,7 +90,8 @@ class TimeLeft:
         self._seconds.setdefault(kind, []).append(seconds)
 
     def describe(self, running: Sequence[FitLine], at_once: int) -> str:
-        """Return the remaining time, for `at_once` fits, as a sentence's end; "" if unknown."""
+        """Return the time left, as the end of a sentence; "" if unknown. `at_once`: number of fits
+        that run at the same time."""
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
         models: dict[str, float] = dict(self._left)
         for line in running:  # For a kind without a finished model, extrapolate from a running fit.
@@ -179,8 +181,9 @@ class LogLines:
 
     13:21:07  17 of 125  tile_gnn_001 tile:xla fold 2: inner score 0.974 in 6 s, about 3 min left
 
-    `kinds`: untrained models by kind, with which a model's name begins (default: all of one kind).
-    `writers` receive every line; `shown` is another display that gets every report.
+    `kinds`: the number of untrained models of each kind; a model's name begins with its kind (by
+    default all are of one kind). `writers` receive every line; `shown` is another display that gets
+    every report.
     """
 
     def __init__(
@@ -269,7 +272,7 @@ def watch_jobs(
     total: int, kinds: Mapping[str, int], log: Path, title: str | None = None
 ) -> Iterator[Watch]:
     """Yield a display of jobs: on a terminal bars or, with a `title`, a table with a row per fit;
-    otherwise plain lines, which the file `log` gets in any case. `total`, `kinds`: see LogLines."""
+    otherwise plain lines. The file `log` always gets the lines. `total`, `kinds`: see LogLines."""
     file = LogFile(log)
     if not console.is_terminal:
         with LogLines(total, kinds, (print_line, file)) as lines:

@@ -16,9 +16,9 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def write_experiment(name: str, searched: Experiment, settings: Any, note: str) -> str:
-    """Return an experiment file like `searched` with all `settings` written out, because defaults
-    may change. If their classes are in the user's file, which cannot be imported, its source is
-    copied with another EXPERIMENT."""
+    """Return the text of an experiment file like that of `searched`, with other `settings`. All
+    fields are written out, because defaults may change. If a class of the settings is in the user's
+    experiment file, which cannot be imported, the text is this file with another EXPERIMENT."""
     fields = {
         "name": name,
         "collections": searched.collections,
@@ -56,7 +56,8 @@ def _list_imports(named: Iterable[type]) -> str:
 
 
 def _replace_experiment(source: str, imports: str, text: str) -> str:
-    """Return the source with `imports` after its own, and `text` as its EXPERIMENT."""
+    """Return the source with `imports` added after its import statements, and its statement of
+    EXPERIMENT replaced with `text`."""
     said = [node for node in ast.parse(source).body if _names_experiment(node)]
     old = ast.get_source_segment(source, said[-1]) if said else None
     before, _, after = source.rpartition(old) if old else (f"{source}\n", "", "")
@@ -97,7 +98,8 @@ def _call(name: str, fields: dict[str, Any], indent: str) -> str:
 
 
 def _render(value: Any, indent: str, around: int) -> str:
-    """Return a value's source text on a line with `indent`, and `around` other characters."""
+    """Return a value's source text, wrapped to WIDTH. Its line has the indentation `indent`, and
+    `around` characters beside the value."""
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _call(type(value).__qualname__, fields, indent)

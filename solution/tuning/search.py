@@ -47,14 +47,14 @@ class Scored:
 
     # after each step, the mean over the collections of their scores so far
     values: tuple[float, ...]
-    is_given_up: bool
+    is_given_up: bool  # True if the trial was pruned or has diverged
     has_diverged: bool = False
 
 
 @dataclass(frozen=True)
 class Trials:
-    """A function, for any worker process, that scores settings on the folds. `site`: how workers
-    find the graphs. `experiment`: whose settings are searched, or a description to load it by."""
+    """A function that scores settings on the folds, in any worker process. `site`: how workers find
+    the graphs. `experiment`: the searched experiment, or a description to load it by."""
 
     site: Site
     experiment: ExperimentSpec | Experiment
@@ -62,9 +62,10 @@ class Trials:
     seed: int
 
     def __call__(self, values: dict[str, Any], limits: Sequence[float], report: Report) -> Scored:
-        """Fit with `values` in place of the experiment's on all folds but one, for each; return the
-        scores. A trial is pruned if, at a step (a collection and a fold), its best mean score so
-        far is below the limit in `limits`. Raises InputError if a user's model fails."""
+        """Score the experiment's ranker with the settings `values` by cross-validation: fit on all
+        folds but one, score on that one. A trial is pruned if, at a step (a collection and a fold),
+        its best mean score so far is below this step's limit in `limits`. Raises InputError if a
+        user's model fails."""
         experiment = self._find()
         given = ", ".join(f"{name}={value}" for name, value in values.items())
         with name_failure(experiment, f"tried with {given}"):
@@ -101,7 +102,7 @@ class Trials:
         return Scored(tuple(found), is_given_up=False)
 
     def _list_steps(self) -> list[tuple[str, int]]:
-        """Return the steps (collection, fold), by fold: each collection is scored early."""
+        """Return the steps (collection, fold), by fold, so that each collection is scored early."""
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -160,8 +161,9 @@ class Search:
     at_once: int | None = None
 
     def run(self, trials: int) -> optuna.Study:
-        """Search until `trials`, with those of earlier runs, are done; the first has unchanged
-        settings. Return the study.
+        """Search until `trials` trials are done, and return the study.
+
+        Trials of earlier runs count. The first trial has the experiment's unchanged settings.
 
         Raises InputError if the folder's search is damaged or has other code, data or folds; if no
         collection can be divided into folds; if a user's model fails; or if every trial diverged.
@@ -190,6 +192,7 @@ class Search:
         return done
 
     def _try(self, study: optuna.Study, trials: int, copy: Path) -> None:
+        """Score trials in batches until `trials` are done; store the study after each batch."""
         searched = find_searched(self.experiment.ranker)
         if find_as_it_is(study, (*DONE, TrialState.WAITING)) is None:
             values = {item.name: item.value for item in searched}
@@ -231,7 +234,7 @@ class Search:
 
     @property
     def _executor(self) -> Executor:
-        """The executor of trials; this process, for an experiment made in memory."""
+        """The executor of trials; trials of an experiment made in memory run in this process."""
         return self.executor if self.experiment.origin else LocalExecutor(1)
 
     def _find_needs(self) -> Needs:
@@ -276,6 +279,8 @@ class Search:
                     temporary.write_bytes(content)
 
     def _open(self, copy: Path) -> optuna.Study:
+        """Return the study in the file `copy`, which is created if it does not exist. Raises
+        InputError if the study is of another search (see `_check_same`)."""
         study = optuna.create_study(
             storage=open_storage(copy),
             study_name=self.experiment.name,
@@ -294,6 +299,7 @@ class Search:
         return study
 
     def _check_same(self, study: optuna.Study) -> None:
+        """Record settings, code, data and folds in the study; InputError if it has other ones."""
         wanted = {
             "ranker": repr(self.experiment.ranker),
             "source": self.experiment.source,

@@ -18,7 +18,7 @@ import optuna
 
 from solution.system.errors import InputError
 
-# The ranges of leaves, learning rate, row and column minima, and penalty are the student report's.
+# The ranges of the first five settings, which are for boosted trees, are from the student report.
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {
     "learning_rate": optuna.distributions.FloatDistribution(1e-2, 2e-1, log=True),
     "num_leaves": optuna.distributions.IntDistribution(7, 63, log=True),
@@ -106,13 +106,13 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return a drawn value with four significant digits; the experiment's value unrounded."""
+    """Return a drawn value, floats with four digits; the experiment's own value stays exact."""
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
-    """Return `settings` with `values` by name, nested ones as "training.loss"."""
+    """Return a copy of `settings` with `values`, by field name; nested ones as "training.loss"."""
     replaced = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {

@@ -26,8 +26,9 @@ PRIMARY = 0xFF  # mask: the low byte of an SQLite code is the kind of error, the
 
 @contextmanager
 def working_copy(folder: Path) -> Iterator[Path]:
-    """Yield the path of a copy of the study in `folder`, or for a new one. Raises InputError if the
-    study or its disk is damaged, OSError (naming it) without room for the copy."""
+    """Yield the path of a copy of the study in `folder`; there is no file yet for a new study.
+    Raises InputError if the study is damaged or the disk fails, and OSError that names the study if
+    the disk is full."""
     path, copy = folder / STUDY, folder / f"{TEMPORARY}{STUDY}"
     if find_seal(path).exists() or path.exists():
         try:
@@ -58,7 +59,8 @@ def keep(copy: Path, folder: Path) -> None:
 
 
 def open_storage(path: Path) -> RDBStorage:
-    """Return Optuna's storage in a SQLite file by its path, whose `?` and `%` are no URL's."""
+    """Return Optuna's storage in a SQLite file. sqlite3 gets the path itself, because in a URL the
+    characters `?` and `%` have a meaning."""
     connect = partial(sqlite3.connect, path.resolve())
     return RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
 

@@ -13,7 +13,7 @@ from solution.system.pictures import save_figure
 from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
-FEW = 5  # with fewer complete trials, there are no panels of settings
+FEW = 5  # minimum number of complete trials for panels of the settings
 MANY = 30  # largest ratio of values on a log axis with labels at 1, 2 and 5 times powers of ten
 # below this ratio of values, a log axis has this many evenly spaced intervals between labels
 NARROW, FEWER = 4, 3

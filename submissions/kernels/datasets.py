@@ -20,7 +20,7 @@ from submissions.kernels.calls import NOT_TAKEN, DatasetStatus, Kernels
 from submissions.kernels.pushes import lock_records, read_push_record, records, write_push_record
 
 METADATA = "dataset-metadata.json"
-GONE = ("failed", "deleted")
+GONE = ("failed", "deleted")  # statuses of a dataset that cannot be used
 PREFIX = "fast-or-slow-bundle-"
 LONGEST = 50  # maximum length of a dataset's name
 

@@ -38,7 +38,7 @@ MAX_SHOWN = 3
 
 @dataclass(frozen=True)
 class Progress:
-    """What Kaggle shows of a push: the kernel's latest session, and that session's record."""
+    """The progress of a push at Kaggle: the kernel's latest session, and that session's record."""
 
     push: Push
     session: KernelSession

@@ -45,7 +45,7 @@ class Push(BaseModel):
 
     @property
     def ordered(self) -> tuple[Any, ...]:
-        """What the push was asked for: commit, parameters, whether it resumes, bundle."""
+        """The push's request: commit, parameters, whether it resumes, bundle."""
         return self.commit, self.values, self.resumes, self.bundle
 
     @property

@@ -51,7 +51,8 @@ class Order:
 
 
 def push(order: Order, settings: WaitSettings) -> Outcome:
-    """Push the notebook once; return what comes next. Raises InputError if nothing was pushed."""
+    """Push the notebook once; return an exit code, and a message that says what to do next. Raises
+    InputError if nothing was pushed."""
     if order.bundle:
         check_dataset_name(order.bundle)
     with lock_records(settings) as held:

@@ -103,7 +103,8 @@ class Drawing:
             self.axes: Axes = self._sheet.add_axes(box)
 
     def rows(self, count: int, values: Sequence[float], *, grid: bool = True) -> None:
-        """Set the x axis to span the values, and the y axis to count rows downwards."""
+        """Set the x axis to span the values, and the y axis to count rows downwards. With `grid`,
+        draw grid lines and a line at x = 0."""
         finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
         low, high = min(finite), max(finite)
         air = (high - low) * 0.04 or max(abs(high) * 0.1, 0.05)
@@ -145,10 +146,10 @@ def clean(svg: str) -> str:
     inside = re.sub(r"<defs>\s*<clipPath.*?</defs>", "", inside, flags=re.S)
     inside = re.sub(r' clip-path="[^"]*"', "", inside)
     inside = re.sub(r"font-family: [^;\"]*;? ?", "", inside)
-    # Keep only ids that are referenced; glyphs of different pictures have the same ids.
     inside = re.sub(r"\n *", "\n", inside)
     # Round coordinates to a hundredth of a point; text stays unchanged.
     inside = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), inside)
+    # Keep only ids that are referenced; glyphs of different pictures have the same ids.
     used = set(re.findall(r'xlink:href="#([^"]+)"', inside))
     inside = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", inside)
     names = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
@@ -201,8 +202,8 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
-    """Return positions (x from 0 to 1, y) of a dot for each share (a value scaled to 0 ... 1). The
-    x axis has 80 columns. At most MAX_SPECKS dots of a column are stacked around `middle`."""
+    """Return the positions (x from 0 to 1, y) of the dots for `shares`, values scaled to 0 ... 1.
+    The x axis has 80 columns; at most MAX_SPECKS dots of a column are stacked around `middle`."""
     dots = []
     for column, count in sorted(Counter(math.floor(share * 80) for share in shares).items()):
         drawn = min(count, MAX_SPECKS)

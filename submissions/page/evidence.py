@@ -77,7 +77,7 @@ def show_times(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return an interval in words; its ends are None or NaN if there are too few graphs."""
+    """Return "LOW to HIGH", or "too few graphs" if an end is None or `low` is NaN."""
     if low is None or high is None or math.isnan(low):
         return "too few graphs"
     return f"{number(low)} to {number(high)}"

@@ -13,7 +13,7 @@ from submissions.page.charts import Figure, draw_curves
 from submissions.page.evidence import PageTable, Section, listed, number
 
 HIDDEN = ("experiments",)  # settings that are too long for the table
-Curve = list[tuple[float, float]]
+Curve = list[tuple[float, float]]  # (step, value) pairs
 COLUMNS = ("Ranker", "Collection", "Model")
 NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
 

@@ -20,7 +20,9 @@ from solution.collecting.tpu.compiled import Cost, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import FILE, KernelCache
+from solution.collecting.tpu.reading import count_bytes
 from solution.collecting.tpu.target import TpuTarget
+from solution.programs.arguments import TYPE_NAMES
 from solution.programs.child import Limits
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES
@@ -458,6 +460,15 @@ print(Path("/proc/self/status").read_text())
     for held in ("SigIgn", "SigCgt"):
         numbers = [n for n in range(1, 65) if int(found[held], 16) >> (n - 1) & 1]
         assert not {signal.SIGHUP, signal.SIGINT, signal.SIGTERM} & set(numbers), held
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"), [("f4e2m1fn", 4), ("s4", 4), ("f8e4m3fn", 8), ("bf16", 16), ("pred", 8)]
+)
+def test_an_array_takes_the_bytes_of_its_type(name: str, bits: int) -> None:
+    shape = MESSAGES["Shape"](element_type=TYPE_NAMES.index(name), dimensions=[16])
+    shape.layout.minor_to_major.append(0)
+    assert count_bytes(shape) == 16 * bits // 8
 
 
 def test_the_cpu_is_not_estimated(tmp_path: Path) -> None:

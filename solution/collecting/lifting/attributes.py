@@ -17,7 +17,8 @@ from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
-# first columns of lists: values of two dimensions, then sum and product over all dimensions
+# node features: first column of each list of a slice or padding. A list has the values of two
+# dimensions, then the sum and the product over all dimensions.
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
 # maximum number of combinations of slice starts that are tried for the dimensions beyond the second
@@ -25,6 +26,7 @@ MAX_TRIES = 20_000
 MAX_WAYS = 2000  # maximum number of candidates for a gather's dimension numbers that are compared
 UNIFORM = 1  # number of the uniform distribution in XLA's enumeration
 NO_TRANSPOSE = 1
+# custom calls of a TPU's compiler that split and join 64-bit integers
 HALVES = ("X64SplitLow", "X64SplitHigh")
 JOINED = "X64Combine"
 UNKNOWN_TARGET = "Unknown"
@@ -32,7 +34,7 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """Dimension numbers of a gather or scatter, whose "output" is the updates that it reads."""
+    """Dimension numbers of a gather, or of a scatter: its updates count as the output here."""
 
     offsets: list[int]  # dimensions of the output along which the elements of a slice lie
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
@@ -50,7 +52,7 @@ class Attributes:
         self._types = types
 
     def describe(self, node: int) -> Fields:
-        """Return a node's fields of the message Instruction without shape, operands, literal."""
+        """Return the fields of a node's message Instruction, except shape, operands and literal."""
         draft = self._draft
         row = draft.features[node]
         known: Fields = {
@@ -82,7 +84,8 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return the file's `dimensions` of a node with one above 5, which is corrected away."""
+        """Return the `dimensions` of a node with one above 5, from the file's features:
+        repair_padding drops such dimensions."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -141,6 +144,7 @@ class Attributes:
         )
         cut = [axis for axis in range(FEW, len(part)) if whole[axis] != part[axis]]
         full = [axis for axis in range(FEW, len(part)) if axis not in cut]
+        # sums of starts, strides and limits over the dimensions in `cut`
         left = [
             int(row[STARTS + FEW]) - sum(starts),
             int(row[STRIDES + FEW]) - sum(strides) - len(full),
@@ -159,8 +163,8 @@ class Attributes:
         return {"slices": [{"start": a, "stride": b, "limit": c} for a, b, c in columns]}
 
     def _cut(self, node: int, cut: list[int], left: list[int]) -> dict[int, tuple[int, int, int]]:
-        """Return (start, stride, limit) by dimension in `cut`: those beyond the second that a slice
-        makes shorter. `left`: sums of starts, strides and limits over them."""
+        """Return (start, stride, limit) for each dimension in `cut`: the dimensions beyond the
+        second that a slice shortens. `left`: the sums of their starts, strides and limits."""
         draft = self._draft
         if not cut:
             return {}
@@ -197,6 +201,8 @@ class Attributes:
         padded = [axis for axis in range(FEW, len(part)) if source[axis] != part[axis]]
         if len(padded) > 1 and any(left):
             draft.guesses.add("which dimensions are padded by how much", node)
+        # Each padded dimension beyond the second takes as much of `left` as fits; the last one
+        # takes the rest.
         for axis in range(FEW, len(part)):
             more = part[axis] - source[axis]
             is_last = axis == (padded or [0])[-1]
@@ -254,8 +260,8 @@ class Attributes:
         return found
 
     def _compare(self, node: int) -> Fields:
-        """Guess a comparison's direction: LT below a loop or sort, GE below a select-and-scatter,
-        else by the operands' type: GT of floats, EQ of predicates, GE of integers."""
+        """Guess a comparison's direction: LT if a loop or sort calls its computation, GE if a
+        select-and-scatter does; otherwise GT for floats, EQ for predicates, GE for integers."""
         draft = self._draft
         draft.guesses.add("direction of compare", node)
         caller = draft.callers.get(draft.computation[node])
@@ -288,7 +294,7 @@ class Attributes:
         return {"fusion_kind": "kLoop"}
 
     def _normalize(self, node: int) -> Fields:
-        """Infer the feature dimension: the last as long as the scale (second operand)."""
+        """Infer the feature dimension: the last one that is as long as the scale (operand 1)."""
         draft = self._draft
         tensor, scale = (draft.sizes[one] for one in self._types.operands[node][:2])
         fitting = [axis for axis, size in enumerate(tensor) if (size,) == scale]
@@ -298,7 +304,7 @@ class Attributes:
         return {"feature_index": fitting[-1], "epsilon": 1e-3}
 
     def _transform(self, node: int) -> Fields:
-        """Infer a Fourier transform's type from element types, along the last dimension."""
+        """Infer a Fourier transform's type from the element types; assume the last dimension."""
         draft = self._draft
         source = self._types.operands[node][0]
         kinds = draft.kinds[source] in FLOATS, draft.kinds[node] in FLOATS
@@ -324,8 +330,8 @@ def find_indexing(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Indexing | None:
     """Return the likeliest dimension numbers of a gather from `tensor` by `indices` into `output`
-    (sizes of each), or None. Preferred are slices of whole dimensions, indices into the first, and
-    outputs that begin with the dimensions of the indices."""
+    (sizes of each); None if none fit. Preferred are slices of whole dimensions, indices into the
+    first dimensions, and outputs that begin with the dimensions of the indices."""
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
         cut = {axis for axis, size in enumerate(found.slices) if size != tensor[axis]}
@@ -346,6 +352,7 @@ def find_indexing(
 def _list_ways(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Iterator[Indexing]:
+    """Yield the dimension numbers that fit the sizes, see find_indexing."""
     rank = len(tensor)
     for vector in range(len(indices), -1, -1):
         batch = [size for axis, size in enumerate(indices) if axis != vector]
@@ -373,8 +380,8 @@ def _list_ways(
 def _map(
     tensor: Sequence[int], slices: Sequence[int], collapsed: Sequence[int], width: int
 ) -> list[int]:
-    """Return the `width` dimensions that an index vector addresses: collapsed ones, then those
-    where a slice is shorter than the tensor, then others, ascending."""
+    """Return the `width` dimensions that an index vector addresses: collapsed dimensions, then
+    dimensions that the slice shortens, then the others; each group in ascending order."""
     cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
     order = [*collapsed, *cut, *range(len(tensor))]
     return sorted(dict.fromkeys(order).keys(), key=order.index)[:width]

@@ -18,7 +18,7 @@ from solution.features.propagation.inlining import CALLING
 from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
-CALLERS = frozenset([*CALLING.split(), "custom-call"])
+CALLERS = frozenset([*CALLING.split(), "custom-call"])  # opcodes that call computations
 # Columns of the node features to which the vocabulary gives no name
 TUPLE_COUNT = 29
 WINDOW_COUNTS = slice(91, 93)  # number of window dimensions that are reversed, and of the others
@@ -45,7 +45,7 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Draft:
-    """The nodes of a graph as lists, mostly with an entry per node."""
+    """The nodes of a graph as lists; lists have an entry per node unless stated otherwise."""
 
     graph: Graph  # the graph; unused slots of dimension numbers are -1 (see repair_padding)
     features: np.ndarray  # (nodes, 140) int64: node features of `graph`
@@ -76,7 +76,8 @@ class Draft:
         )
 
     def find_constant(self, node: int) -> int | None:
-        """Return the constant that a node is, broadcasts, converts or reshapes, or None."""
+        """Return the constant that a node is, or that it broadcasts, converts or reshapes; None if
+        there is no such constant."""
         while self.opcodes[node] in ("broadcast", "convert", "reshape") and self.operands[node]:
             node = self.operands[node][0]
         return node if self.opcodes[node] == "constant" else None
@@ -98,8 +99,8 @@ class Draft:
 
 
 def make_draft(graph: Graph) -> Draft:
-    """Return a draft: lists of nodes' facts, in computations. Raises NotLiftedError for an unknown
-    opcode or type, a node that reads a later one or another computation's, or no root."""
+    """Return the draft of a graph. Raises NotLiftedError if an opcode or element type is unknown,
+    if a node reads a later node or a node of another computation, or if no node is a root."""
     # keep the file's features, because repair_padding drops dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
@@ -126,8 +127,8 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Fill `users` and `callers`, in place; an edge to the root of the node's own computation is an
-    operand, no call."""
+    """Fill `users` and `callers`, in place. An edge to the root of the computation that contains
+    the node is an operand, not a call."""
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:
@@ -140,6 +141,8 @@ def _link(draft: Draft) -> None:
 
 
 def _check(draft: Draft) -> None:
+    """Raise NotLiftedError for an unknown opcode or element type, or if an operand does not stand
+    before its reader in the same computation."""
     for node, (opcode, kind) in enumerate(zip(draft.opcodes, draft.kinds, strict=True)):
         if opcode in ("unknown", "virtual"):
             raise draft.refuse(node, "its opcode is unknown to the competition")
@@ -154,7 +157,8 @@ def _check(draft: Draft) -> None:
 def _read_shapes(
     features: np.ndarray, layouts: np.ndarray, ranks: np.ndarray
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Return all nodes' sizes, then their layouts, minor to major; equal rows once."""
+    """Return the sizes and the layouts (minor to major) of all nodes. Equal rows of features are
+    read only once."""
     shapes = features[:, vocabulary.SHAPE_DIMENSIONS]
     rest = features[:, vocabulary.SHAPE_SUM] - shapes.sum(axis=1)
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
@@ -165,8 +169,8 @@ def _read_shapes(
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a tensor's sizes and layout, minor to major. `row`: rank, sum of sizes beyond the
-    sixth, product of all, six sizes, six layout entries."""
+    """Return a tensor's sizes and layout, minor to major. `row`: rank, sum of the sizes beyond the
+    sixth, product of all sizes, the first six sizes, six entries of the layout."""
     rank, rest, product = row[:3]
     sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]
     if rank < MAX_RANK or rest <= 0:
@@ -177,7 +181,7 @@ def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def complete(total: int, product: int) -> list[int]:
-    """Return the one or two sizes beyond the sixth dimension, which have this sum and product."""
+    """Return one or two sizes (of dimensions beyond the sixth) with this sum and product."""
     root = math.isqrt(max(0, total * total - 4 * product))
     first, second = (total - root) // 2, (total + root) // 2
     if total != product and first > 0 and first * second == product:
@@ -207,8 +211,9 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the consecutive nodes of each computation, with one root each. A node between two
-    roots is the first one's if it, or a later node before the second, reads that computation."""
+    """Return the consecutive nodes of each computation; each has one root. A node between two roots
+    belongs to the first root's computation if it, or a later node before the second root, reads a
+    node of that computation; otherwise to the second root's. See _take_unread for exceptions."""
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
         last = root
@@ -229,8 +234,11 @@ def _take_unread(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> int:
-    """Return the last node of a computation: `last`, or the first of two later parameters of one
-    number before the root `following`, which ends it."""
+    """Return the last node of a computation, which may end with parameters that nothing reads.
+
+    It is `last`, unless two parameters after it, up to the next root `following`, have the same
+    number. Then they belong to different computations, and the first of them is the last node.
+    """
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}
     for node in later:

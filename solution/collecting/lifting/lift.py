@@ -37,13 +37,13 @@ UNARY_NAMES = """
 """
 UNARY = frozenset(UNARY_NAMES.split())
 BINARY = frozenset([*COMMUTATIVE, *ORDERED])
-REORDERS = frozenset({"reshape", "transpose", "reverse"})
+REORDERS = frozenset({"reshape", "transpose", "reverse"})  # keep the number of elements
 SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
 # By opcode: the maximum number of operands. The operand counts of other opcodes are not checked.
 MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}
 PROTOBUF = ".pb"
 CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"
-FIXED, FREE = "value of constant, by its readers", "value of constant, any"
+FIXED, FREE = "value of constant, by its readers", "value of constant, any"  # names of guesses
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Lifted:
 
 
 def lift(graph: Graph) -> Lifted:
-    """Turn a graph back into a program; NotLiftedError with node and reason if one cannot become an
-    instruction."""
+    """Turn a graph back into a program. Raises NotLiftedError, with node and reason, if a node
+    cannot become an instruction."""
     draft = make_draft(graph)
     for node, opcode in enumerate(draft.opcodes):
         if opcode in REFUSED:
@@ -70,8 +70,8 @@ def lift(graph: Graph) -> Lifted:
 
 def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
     """Write a graph's program atomically: a protobuf (a tuning record without runs, for XLA's
-    tools) if .pb, else HLO text. Raises InputError if jax, which writes text, is not installed;
-    RefusedError if XLA rejects the module."""
+    tools) if `path` ends with .pb, else HLO text. Raises InputError if jax, which writes text, is
+    not installed; RefusedError if XLA rejects the module."""
     if path.suffix == PROTOBUF:
         record = MESSAGES["TuningRecord"](
             module=lifted.module, config_index_to_node=graph.configurable.tolist()
@@ -84,7 +84,7 @@ def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
 
 
 def _check_operands(draft: Draft) -> None:
-    """Raise NotLiftedError if a node has too many, no, or unfit operands."""
+    """Raise NotLiftedError if a node has no operands, too many, or operands of unfit sizes."""
     for node, opcode in enumerate(draft.opcodes):
         most = MOST.get(opcode)
         if most is None:
@@ -113,6 +113,8 @@ def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
 
 
 class _Writer:
+    """Writes the module of a draft, once operands and types of tuples are known."""
+
     def __init__(self, draft: Draft, types: TupleTypes) -> None:
         self._draft = draft
         self._types = types
@@ -140,7 +142,7 @@ class _Writer:
         return module
 
     def _name(self, number: int) -> str:
-        """Return a computation's name, which tells readers the entry and loops."""
+        """Return a computation's name, which states its role, such as main or while_body.3."""
         draft = self._draft
         caller = draft.callers.get(number)
         if caller is None:

@@ -17,14 +17,14 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-# If one of these and a constant are divided, the constant is the dividend: 1 / sqrt(x).
+# In a division of a constant and one of these, the constant is the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
-SEARCHED = 63  # about how many nodes that lead to an operand are searched for the other operand
+SEARCHED = 63  # an operand is searched among about this many ancestors of the other operand
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
-    """Return each node's operands in its instruction's order; NotLiftedError if any is missing."""
+    """Return each node's operands in HLO's order. Raises NotLiftedError if one is missing."""
     ordered = [list(operands) for operands in draft.operands]
     dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
     for node, opcode in enumerate(draft.opcodes):
@@ -49,7 +49,7 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
       _is_subtrahend).
     * In a division, a broadcast is the divisor.
     * If an operation is commutative and one operand is computed from the other, the computed one is
-      first: f(x) + x. So it is in 51 of 52 such products of the U-Net's tuning record.
+      first: f(x) + x. This holds for 51 of 52 such products in the U-Net's tuning record.
     * Otherwise the operands are in the order of their nodes.
     """
     if len(operands) == 1:
@@ -75,8 +75,8 @@ def _is_divisor(draft: Draft, other: int) -> bool:
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if `other` is subtracted from the constant, False for the reverse, which is
-    assumed if `other` is a difference with a constant, as in `n - i - 1`."""
+    """Return True if `other` is subtracted from the constant, False if the constant is subtracted
+    from `other`. False is assumed only if `other` is a difference with a constant: `n - i - 1`."""
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
@@ -94,6 +94,7 @@ def _is_constant(draft: Draft, node: int) -> bool:
 
 
 def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Return a select's predicate, its value if true and its value if false."""
     flags = [one for one in operands if draft.kinds[one] == PRED]
     if not flags:
         raise draft.refuse(node, "none of its operands is a predicate")
@@ -106,7 +107,8 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return lower bound, value, upper bound: the value has the node's type, and is no constant."""
+    """Return a clamp's lower bound, value and upper bound. The value has the node's type; operands
+    that are not constants are preferred."""
     fitting = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     value = min(fitting, key=lambda one: _is_constant(draft, one))
     bounds = [one for one in operands if one != value] or [value]
@@ -115,8 +117,8 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the reduced tensors, then their initial values; several in the order of types of the
-    reducer's parameters."""
+    """Return the reduced tensors, then their initial values. If there are several tensors, they are
+    matched with the reducer's parameters by type."""
     if len(operands) == 1:
         return operands * 2
     count = max(1, draft.parts[node])
@@ -134,14 +136,16 @@ def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> list[int]:
+    """Return a node of `pool` for each wanted element type, see _match."""
     return _match(wanted, pool, lambda one: draft.kinds[one])[0]
 
 
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """Return a node of `pool` for each wanted type, and whether some share a type. The n-th request
-    gets the n-th node of the type, or the last; without any, all nodes count as of the type."""
+    """Return a node of `pool` for each wanted type, and whether nodes of `pool` share a type. The
+    n-th request for a type gets the n-th node of the type, or the last one; if no node has the
+    type, all nodes are taken to have it."""
     by_type: dict[object, list[int]] = {}
     for one in pool:
         by_type.setdefault(describe(one), []).append(one)
@@ -168,14 +172,16 @@ def _order_scattered_window(draft: Draft, node: int, operands: list[int]) -> lis
 
 
 def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Return the padded tensor, then the padding value."""
     if len(operands) == 1:
         return operands * 2
     return sorted(operands, key=lambda one: -len(draft.sizes[one]))[:2]
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return tensor, update (of a dynamic-update-slice), and an index per dimension; a constant is
-    repeated for missing ones; others go first to dimensions that the slice shortens."""
+    """Return the tensor, the update (of a dynamic-update-slice), and one index per dimension. If
+    indices are missing, a constant index is repeated; the other indices go to the dimensions that
+    the slice shortens first."""
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
     kind = draft.kinds[node], rank
@@ -196,6 +202,7 @@ def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
 def _spread_indices(
     draft: Draft, node: int, indices: list[int], whole: Sequence[int], part: Sequence[int]
 ) -> list[int]:
+    """Return one index per dimension, see _order_slice. `whole`, `part`: sizes of tensor, slice."""
     rank = len(whole)
     if len(indices) == rank:
         if rank > 1:
@@ -213,7 +220,7 @@ def _spread_indices(
 
 
 def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a gather's tensor, which has the node's type, then its indices, integers."""
+    """Return a gather's tensor, which has the node's element type, then its indices (integers)."""
     if len(operands) == 1:
         return operands * 2
     indices = [one for one in operands if draft.kinds[one] in INTEGERS]
@@ -258,7 +265,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return sorted tensors in the order of types of the comparator's (two each) parameters."""
+    """Return a sort's tensors, matched with the comparator's parameters (two each) by type."""
     called = draft.called[node]
     kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
     count = max(1, draft.parts[node])
@@ -275,15 +282,15 @@ def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return an rng's lower and upper bound, assuming the lower node number first."""
+    """Return an rng's lower and upper bound; the lower node number is assumed to come first."""
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
 
 
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a batch normalization's tensor and vectors (the last repeated if some are missing),
-    and a batch-norm-grad's second tensor."""
+    """Return a batch normalization's tensor, its vectors (if some are missing, the last vector is
+    repeated), and the second tensor of a batch-norm-grad."""
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
     vectors = [one for one in operands if one not in tensors]
@@ -297,7 +304,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the concatenated parts; if their sizes are too few, repeat one."""
+    """Return the concatenated parts; if their sizes sum to less than the result's, repeat one."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)
@@ -314,15 +321,15 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a triangular solve's matrix, then its right-hand sides, of the node's type."""
+    """Return a triangular solve's matrix, then its right-hand sides, which have the node's type."""
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]
 
 
 def order_results(draft: Draft, results: list[int]) -> None:
-    """Sort, in place, the tuple that a called computation returns as jax does: results, then what
-    its gradient needs: derivatives, intermediates, arguments and constants."""
+    """Sort the elements of the tuple that a called computation returns, in place, in jax's order:
+    results, then values for the gradient (derivatives, intermediates, arguments and constants)."""
     is_derivative = {one: _is_derivative(draft, one) for one in results}
     inner: set[int] = set()
     for one in results:
@@ -346,9 +353,8 @@ def _is_derivative(draft: Draft, node: int) -> bool:
 
 
 def _find_ancestors(draft: Draft, node: int, least: int = 0, most: float = math.inf) -> set[int]:
-    """Return the nodes that a node is computed from, without itself: those from number `least` on,
-    and no more of them are searched once `most` are found. Operands have smaller numbers than their
-    readers."""
+    """Return the ancestors of a node: the nodes, from number `least` on, that it is computed from.
+    The search stops once `most` are found. Operands have smaller numbers than their readers."""
     found: set[int] = set()
     waiting = [node]
     while waiting and len(found) < most:
@@ -359,6 +365,7 @@ def _find_ancestors(draft: Draft, node: int, least: int = 0, most: float = math.
     return found
 
 
+# By opcode: a function (draft, node, sorted operands) that returns the operands in HLO's order.
 RULES: dict[str, Callable[[Draft, int, list[int]], list[int]]] = {
     **dict.fromkeys([*COMMUTATIVE, *ORDERED], _order_binary),
     **dict.fromkeys(["reduce", "reduce-window"], _order_reduction),

@@ -9,6 +9,7 @@ from solution.domain import vocabulary
 from solution.features.einsum import Einsum
 from solution.features.operations import find_operands
 
+# first feature columns of a window's attributes (a column per dimension); columns of group counts
 WINDOW_COLUMNS = {"size": 37, "stride": 45, "padding_low": 53, "padding_high": 61,
                   "window_dilation": 69, "base_dilation": 77}  # fmt: skip
 REVERSAL = 85
@@ -48,7 +49,8 @@ def read_window(draft: Draft, node: int) -> list[WindowDimension]:
 
 
 def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a convolution's input and kernel; a guess of `find_operands` if shapes allow both."""
+    """Return a convolution's input, then its kernel; if the shapes allow both orders, the order
+    that `find_operands` guesses."""
     pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
     fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
     if not fitting:
@@ -62,14 +64,15 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 
 
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
-    """Return the output's spatial dimension for each one of the window; None if the sizes of `pair`
-    (input and kernel) do not fit."""
+    """Return the output's spatial dimension for each dimension of the window; None if the sizes of
+    `pair` (input and kernel) do not fit."""
     left, right = (draft.sizes[one] for one in pair)
     output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
     rank = len(window) + 2
     if {len(left), len(right), len(output)} != {rank}:
         return None
     batch, feature = int(row[vocabulary.CONVOLUTION_INPUT_BATCH]), int(row[94])
+    # the kernel's dimensions for input features and for output features
     given, made = int(row[99]), int(row[100])
     out_batch, out_feature = int(row[105]), int(row[106])
     groups, batches = (max(1, int(row[column])) for column in (FEATURE_GROUPS, BATCH_GROUPS))
@@ -91,7 +94,7 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
-    """Return each dot's operands, left then right; NotLiftedError if their sizes do not fit."""
+    """Return each dot's left and right operand. Raises NotLiftedError if their sizes do not fit."""
     if not dots:
         return {}
     found = find_operands(draft.graph)
@@ -103,8 +106,8 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Dimensions of a dot's operands: n-th entries of left_summed and right_summed (or of
-    left_batch and right_batch) belong together."""
+    """Dimensions of a dot's operands. The n-th entries of left_summed and right_summed belong
+    together, and so do the n-th entries of left_batch and right_batch."""
 
     left_summed: list[int]
     right_summed: list[int]
@@ -113,7 +116,8 @@ class DotDimensions:
 
 
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
-    """Return a dot's summed and batch dimensions; NotLiftedError for another order than HLO's."""
+    """Return a dot's summed and batch dimensions. Raises NotLiftedError if the output's dimensions
+    are not in HLO's order, see _is_ordered."""
     letters = find_operands(draft.graph).letters[node]
     if not _is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")
@@ -127,7 +131,8 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
 
 
 def _is_ordered(letters: Einsum) -> bool:
-    """Return True if the output has batch, then the left's, then the right's other dimensions."""
+    """Return True if the output's dimensions are in HLO's order: the batch dimensions, then the
+    left operand's others, then the right operand's others."""
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

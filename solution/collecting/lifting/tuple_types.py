@@ -49,12 +49,13 @@ class Parts(NamedTuple):
 Type = Tensor | Parts
 TOKEN_TYPE = Tensor(TOKEN, (), ())
 UNREAD = Tensor(S32, (), ())  # assumed type of a tuple's element that nothing reads
+# opcodes whose result has the type of their operand, or is a tuple of their operands' types
 PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
 LACKING = "it has no element of a type that its loop needs"
 
 
 class Loop(NamedTuple):
-    """A while loop: both computations, the counter, and elements that never change."""
+    """A while loop: its condition, body and counter, and the elements that never change."""
 
     node: int
     condition: int  # root node of the condition
@@ -92,6 +93,7 @@ class TupleTypes:
                 raise draft.refuse(node, "it reads no tuple")
 
     def type_of(self, node: int) -> Type:
+        """Return a node's type; infer it first if the node is a tuple."""
         draft = self._draft
         if draft.kinds[node] != TUPLE:
             return Tensor(draft.kinds[node], draft.sizes[node], draft.layouts[node])
@@ -128,7 +130,7 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_element(self, node: int) -> Type:
-        """Return the type of a tuple in a tuple: by the outer one, otherwise by its readers."""
+        """Return the type of a tuple in a tuple: from the outer tuple's type, or from readers."""
         (outer,) = self.operands[node]
         if self._draft.opcodes[outer] == "infeed" or outer in self._open:
             return self._read_from_readers(node)
@@ -140,7 +142,8 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """Return the type of a parameter: what the caller passes or, without one, readers need."""
+        """Return a parameter's type: the type of the caller's argument, or of a loop's state;
+        without a caller, the type that its readers need."""
         draft = self._draft
         caller = draft.callers.get(draft.computation[node])
         if caller is None:
@@ -151,6 +154,7 @@ class TupleTypes:
         return self.type_of(given[number]) if number < len(given) else UNREAD
 
     def _find_infeed(self, node: int) -> Type:
+        """Return the type of an infeed: a tuple of the data and a token."""
         data: Type = UNREAD
         for reader in self._readers(node):
             is_token = self._draft.kinds[reader] == TOKEN
@@ -160,8 +164,8 @@ class TupleTypes:
         return Parts((data, TOKEN_TYPE))
 
     def _find_reduction(self, node: int) -> Type:
-        """Return the type of a reduction of several tensors: a tuple of results with each one's
-        element type and remaining sizes."""
+        """Return the type of a reduction of several tensors: a tuple of one result per tensor, with
+        the tensor's element type and the sizes that remain."""
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]
         sizes = draft.sizes[tensors[0]]
@@ -175,6 +179,7 @@ class TupleTypes:
         return Parts(tuple(Tensor(draft.kinds[one], left, layout) for one in tensors))
 
     def _read_from_readers(self, node: int) -> Type:
+        """Return a tuple's type from its readers: the n-th reader is taken to read element n."""
         draft = self._draft
         readers = self._readers(node)[: draft.parts[node]]
         parts = [self.type_of(reader) for reader in readers]
@@ -196,8 +201,9 @@ class TupleTypes:
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple, in place, up to its stated number of elements, first those of
-        types that readers need."""
+        """Complete a tuple's operands, in place: repeat operands up to the stated number of
+        elements, first operands of types that readers need. The tuple that a call returns is
+        sorted before (order_results)."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -230,8 +236,9 @@ class TupleTypes:
     def _give(
         self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
     ) -> None:
-        """Assign the n-th element of a type in `keys` to its n-th reader of the tuple `node`; the
-        elements `taken` only if no other has the type."""
+        """Assign an element of the tuple `node` to each reader: the n-th reader of a type gets the
+        n-th element of this type. `keys`: the elements' types. `taken`: elements that are assigned
+        only if no other element has the type."""
         draft = self._draft
         free: dict[object, list[int]] = defaultdict(list)
         for index, key in enumerate(keys):
@@ -249,8 +256,8 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Infer a loop's state: order of elements, readers, counter. The tuple that it starts with
-        gets the order of the one that its body returns."""
+        """Infer a loop's state: order of elements, readers, counter. The loop's initial tuple gets
+        the order of the tuple that its body returns."""
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
@@ -278,8 +285,8 @@ class TupleTypes:
             self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Add missing elements to the body's tuple; order it like the start's types if that is
-        neither tuple nor parameter."""
+        """Add missing elements to the body's tuple. If the loop's initial value is neither a tuple
+        instruction nor a parameter, order the body's tuple by the types of the initial value."""
         draft = self._draft
         self._complete_state(node, body)
         (start,) = self.operands[node]
@@ -290,8 +297,8 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the body's tuple until none is missing, first types that the state's
-        readers or the start have more often."""
+        """Repeat elements of the body's tuple until none is missing: first elements of types that
+        are more frequent among the state's readers or the loop's initial values."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
@@ -312,7 +319,7 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object]) -> None:
-        """Order a tuple's operands by the types `keys`; repeat the last of types that lack some."""
+        """Order a tuple's operands by the types `keys`; if a type has too few, repeat its last."""
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
@@ -326,9 +333,9 @@ class TupleTypes:
         self.operands[node][:] = ordered
 
     def _order_start(self, loop: Loop, keys: Sequence[object]) -> None:
-        """Order a loop's start like its body's tuple. Of one type, tensors go to unchanged
-        elements, constants to changed ones: the counter, then what slices are written into. A
-        constant is repeated for missing operands."""
+        """Order a loop's initial values like its body's tuple. Among values of one type, constants
+        go to elements that change (the counter, then elements that slices are written into), other
+        values to unchanged elements. If values are missing, a constant is repeated."""
         draft = self._draft
         (start,) = self.operands[loop.node]
         pool: dict[object, list[int]] = defaultdict(list)
@@ -354,7 +361,7 @@ class TupleTypes:
         self.operands[start][:] = [ordered[index] for index in range(len(keys))]
 
     def _rank_start(self, loop: Loop, index: int) -> int:
-        """Return 0 to 3: how likely the state's element with this index starts with a constant."""
+        """Return 0 to 3: how likely it is that the state's element `index` starts as a constant."""
         if index == loop.counter:
             return 3
         if index in loop.fixed:
@@ -386,7 +393,8 @@ class TupleTypes:
         self._give(parameter, rest, keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
-        """Return the readers of `parameter` that compute `result`, with distances in edges."""
+        """Return the readers of `parameter` that `result` is computed from, and their distances
+        from it in edges, at most NEAR."""
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -414,7 +422,7 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Assign elements of the loop's tuple to the condition's readers, the counter first."""
+        """Assign elements of the loop's state to the condition's readers, the counter first."""
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers, taken = self._readers(parameter), set[int]()

@@ -42,12 +42,11 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
 
 
 def _start_reduction(draft: Draft, node: int, number: int) -> float | None:
+    """Return a reduction's initial value: the neutral element of its operation, 0 if unknown."""
     count = max(1, draft.parts[node])
     if number < count:
         return None
     roots = draft.called[node]
-    if draft.opcodes[node] == "select-and-scatter":
-        return 0.0
     known = [NEUTRAL[draft.opcodes[root]] for root in roots if draft.opcodes[root] in NEUTRAL]
     return known[0] if known else 0.0
 
@@ -65,8 +64,8 @@ def _bound(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _limit(draft: Draft, node: int, number: int) -> float | None:
-    """Return a maximum's constant: -infinity beside a max-reduction, else 0; None if the result is
-    scalar or no float."""
+    """Return the constant operand of a maximum: -infinity if another operand is a max-reduction,
+    else 0; None if the result is a scalar or not a float."""
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
     reduced = (_find_reduction(draft, one) for one in draft.operands[node])
@@ -74,8 +73,8 @@ def _limit(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _find_reduction(draft: Draft, node: int) -> str:
-    """Return the opcode that a reduce applies, perhaps behind reshapes and conversions, such as
-    add; or ""."""
+    """Return the opcode, such as add, of the reduction that a node is, reshapes or converts; "" if
+    there is none."""
     while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
         node = draft.operands[node][0]
     called = [draft.opcodes[root] for root in draft.called[node]]
@@ -84,7 +83,8 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
-    """Return the constant by which a division of a sum is a mean: its elements; else None."""
+    """Return the divisor that turns a sum into a mean, which is the number of summed elements; None
+    if the node does not divide a sum by the constant."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:
         return None
@@ -101,21 +101,24 @@ def _let_through(draft: Draft, node: int, number: int) -> float | None:
     return 1.0 if draft.kinds[node] == PRED else None
 
 
+# By opcode: a function (draft, node, operand's number) that returns the value of this operand of
+# the node if it is a constant; None if the node does not determine the value.
 RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
     **dict.fromkeys(["reduce", "reduce-window"], _start_reduction),
     "select-and-scatter": lambda draft, node, number: 0.0 if number == 2 else None,
-    "pad": _index,
-    **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _index),
+    "pad": _index,  # pad with 0
+    **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _index),  # start at 0
     **dict.fromkeys(["shift-left", "shift-right-logical", "shift-right-arithmetic"], _shift),
-    "rng": _bound,
+    "rng": _bound,  # from 0 to 1
     "maximum": _limit,
     "divide": _average,
-    "and": _let_through,
+    "and": _let_through,  # True, so that the other operand passes
 }
 
 
 def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, float]) -> None:
-    """Set a loop's constants so that it counts from 0 to its iterations by 1."""
+    """Set the constants of a loop in `values`, so that its counter runs from 0 to its number of
+    iterations in steps of 1."""
     loop = types.loops[node]
     trips = find_trips(draft, types, node)
     for one in types.operands[loop.condition]:
@@ -135,7 +138,7 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Return a guess of a loop's iterations: guess_iterations, or ITERATIONS."""
+    """Guess a loop's number of iterations from its slices; if they show none, it is ITERATIONS."""
     body = draft.ranges[draft.computation[types.loops[node].body]]
     found = guess_iterations(draft.graph, body, draft.operands)
     draft.guesses.add(
@@ -146,8 +149,8 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
 
 
 def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:
-    """Return a constant's Literal with its `values` by node, or varied numbers. Raises
-    NotLiftedError if constants of the element type are not supported."""
+    """Return a constant's Literal: filled with the node's value in `values`, or with varied numbers
+    if it has none. Raises NotLiftedError if constants of the element type are not supported."""
     kind, sizes = draft.kinds[node], draft.sizes[node]
     count = int(np.prod(sizes, dtype=np.int64))
     literal = MESSAGES["Literal"](shape=shape)

@@ -17,7 +17,7 @@ Calls are inlined first, and elements of tuples are read directly, so that layou
 readers: a call that returns a tuple stands in each step of jax's loops. For convolutions and dots
 only the output layout is requested: their operands' layouts follow from the producers, and in
 TpuGraphs' data they have no effect. An operand from an infeed is the exception, because no output
-decides its layout: the compiler copies what was fed, or folds the copy into the convolution. For
+decides its layout: the compiler copies the fed tensor, or folds the copy into the convolution. For
 reshapes the layouts of operand and output are requested. The layouts at the program's boundary
 (entry parameters and infeeds) stay as in the module.
 
@@ -53,9 +53,12 @@ from solution.programs.program import Program
 
 # op_name of a configurable node in the requested module: this prefix, then the node's number
 NODE = "node."
+# states of a configurable node's output layout, see compare_with_asked
 TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2
-REQUEST_RULES = 2  # version of these rules: work that began with another version is not resumed
-# By the opcode of a configurable node: the opcodes that it may have in the compiled program.
+# version of the rules by which layouts are requested; a run that began with another version is not
+# resumed
+REQUEST_RULES = 2
+# By a configurable node's opcode: the opcodes that the node may have in the compiled program.
 MADE_OF = {
     "convolution": ("convolution",),
     "dot": ("convolution", "dot"),
@@ -92,8 +95,8 @@ def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
 class RequestWriter:
     """Writes the modules that ask the compiler for the layouts of a program's configurations.
 
-    What is the same for all configurations is done once: the program is made portable and its calls
-    are inlined.
+    Work that is the same for all configurations is done once: the program is made portable and its
+    calls are inlined.
 
     Args:
         module: the message Module from which the program's graph was made.
@@ -138,7 +141,8 @@ class RequestWriter:
 
 
 def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """Return what a RequestWriter writes for a single configuration."""
+    """Return the serialized module that requests a single configuration's layouts, see
+    RequestWriter.write."""
     return RequestWriter(module, configurable).write(layouts)
 
 
@@ -291,6 +295,7 @@ def inline_calls(module: Any) -> Origins:
 def _inline(
     computation: Any, computations: dict[int, Any], fresh: FreshIds, origins: Origins
 ) -> None:
+    """Inline the calls of one computation, in place; add the copied instructions to `origins`."""
     # by the id of a call: the id that replaces it (root of the inlined copy, or the call's operand)
     renamed: dict[int, int] = {}
     written: list[Any] = []
@@ -323,7 +328,8 @@ def _inline(
 
 
 def _skip_tuples(computation: Any) -> None:
-    """Let readers of an element of a tuple that the computation makes read the tuple's operand."""
+    """Remove, in place, each get-tuple-element of a tuple that the computation itself makes; its
+    readers read the tuple's operand instead."""
     tuples = {i.id: i for i in computation.instructions if i.opcode == "tuple"}
     renamed: dict[int, int] = {}  # by the id of a get-tuple-element: the operand that it returns
     kept: list[Any] = []

@@ -80,6 +80,7 @@ class Names:
         return self._digests[computation.id]
 
     def _describe(self, instruction: Instruction) -> bytes:
+        """Return the canonical form of an instruction, without its operands."""
         copy = MESSAGES["Instruction"]()
         copy.CopyFrom(instruction)
         for field in UNNAMED:

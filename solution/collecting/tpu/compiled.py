@@ -84,7 +84,7 @@ class Copy:
     source_layout: str
     target_layout: str
     bytes: int
-    cycles: int | None
+    cycles: int | None  # estimated cycles; None: asynchronous, or without an estimate
     is_beside: bool  # True: an asynchronous copy, which runs while kernels compute
     trips: int = 1
 
@@ -117,7 +117,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Branches:
-    """A conditional, of which one region is run."""
+    """A conditional: a run of the program runs one of its regions."""
 
     regions: "tuple[Region, ...]"
 

@@ -11,7 +11,7 @@ from solution.collecting.tpu.reading import open_tuple
 from solution.programs.arguments import TYPE_NAMES, find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
 
-REFUSED_TYPES = {"f64", "c128"}
+REFUSED_TYPES = {"f64", "c128"}  # element types that TPUs do not have
 # Prefixes of custom calls into CPU libraries, which no TPU can run.
 CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip
@@ -115,6 +115,7 @@ def _is_partitioned(instruction: Any) -> bool:
 
 
 def _list_devices(instruction: Any) -> Iterator[int]:
+    """Yield the device numbers in the groups and pairs of a collective instruction."""
     groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
     for group in groups:
         yield from group.replica_ids

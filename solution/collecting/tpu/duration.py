@@ -1,51 +1,51 @@
 """Predict how much processor time it takes to compile many configurations of a program.
 
-A compilation is passes over HLO, then code generation. Every configuration needs the passes.
-Code is generated only for kernels that are new: all of them at first and after a change of an
-option, few once some layouts are known. The first compilation shows how long both parts take. How
-much code later ones generate was measured on nine programs, and is corrected by those that are done
-(docs/choosing.md).
+A compilation runs passes over HLO, then generates code. Every configuration needs the passes. Code
+is generated only for new kernels: for all kernels in the first compilation and after a change of an
+option, for few kernels once some layouts were compiled. The first compilation shows how long both
+parts take. The shares of code that later compilations generate were measured on nine programs
+(docs/choosing.md); they are corrected by the compilations that are done.
 """
 
 from solution.collecting.tpu.space import TpuSpace
 from solution.programs.hlo.messages import instructions
 from solution.system.wording import compare_times, spell
 
-# A compilation takes more processor seconds than this; what takes less was cached.
+# An answer that took at most this many processor seconds was read from the cache, not compiled.
 CACHED_SECONDS = 0.1
 # Code generation that a configuration needs on average, as a multiple of the first compilation's.
 # Layouts of a program with convolutions become kernels that take several times as long to generate.
-FEW = 4  # number of layouts that need more than later ones
-# without and with convolutions
+FEW = 4  # number of first configurations of layouts, which need more code than later ones
+# Each pair: programs without and with convolutions. MIXED: layouts and options change together.
 FIRST_LAYOUTS, LATER_LAYOUTS, MIXED = (1.2, 3.0), (0.1, 0.6), (0.55, 1.1)
-FAR = 1.3  # ratio beyond which a prediction is corrected
-TRUST = 4.0  # the measured shares count as much as so many complete code generations
+FAR = 1.3  # a prediction is corrected if it is wrong by more than this factor
+TRUST = 4.0  # weight of the shares measured on nine programs, in complete code generations
 
 
 class Duration:
-    """The processor time of a number of compilations, corrected by those that are done."""
+    """Predicts the processor time of compilations, corrected by the compilations that are done."""
 
     def __init__(self, space: TpuSpace, wanted: int, *, tries_options_first: bool = False) -> None:
-        """Predict for `wanted` configurations beside the default. `tries_options_first`: a search
-        tries each value of each option alone before it combines them."""
-        # (wanted,) code generation that each configuration needs, see above
+        """Predict for the default and `wanted` other configurations. `tries_options_first`: a
+        search tries each value of each option alone before it combines them."""
+        # (wanted,) code generation of each configuration, as a multiple of the default's
         self._shares = _expect_shares(space, wanted, tries_options_first=tries_options_first)
         alone = len(space.settings) if tries_options_first and space.layout_sites else 0
-        self._settled = alone + 2 * FEW  # compilations after which a correction is made
+        self._settled = alone + 2 * FEW  # number of compilations before a correction is possible
         self._is_known = False  # True once the default was compiled and not read from the cache
         self._passes = self._generation = 0.0
         self._first = self._spent = 0.0
-        self.done = 0  # number of compilations beside the default's
-        self._promised = 0.0  # seconds in the last sentence
+        self.done = 0  # number of compilations that are done, without the default's
+        self._promised = 0.0  # processor seconds that `describe` stated; 0 once corrected
 
     def begin(self, seconds: float, passes_seconds: float) -> None:
-        """Take the processor seconds of the default's compilation, and of its passes over HLO."""
+        """Record the processor seconds of the default's compilation, and of its passes over HLO."""
         self._is_known = bool(self._shares) and seconds > CACHED_SECONDS
         self._first, self._passes = seconds, passes_seconds
         self._generation = seconds - passes_seconds
 
     def add(self, seconds: float) -> None:
-        """Take the processor seconds of the next compilation."""
+        """Record the processor seconds of the next compilation."""
         self._spent += seconds
         self.done += 1
 
@@ -64,6 +64,7 @@ class Duration:
     def left(self) -> float:
         """Return the processor seconds of the compilations that are still to be done."""
         expected, later = sum(self._shares[: self.done]), self._shares[self.done :]
+        # factor on the shares of code: (TRUST + measured) / (TRUST + expected)
         factor = 1.0
         if self.done and self._generation > 0:
             needed = (self._spent - self.done * self._passes) / self._generation
@@ -71,7 +72,7 @@ class Duration:
         return len(later) * self._passes + factor * sum(later) * self._generation
 
     def describe(self, name: str, processes: int) -> str:
-        """Return in a sentence how long all compilations take in `processes` at once."""
+        """Return a sentence that states how long all compilations take, `processes` in parallel."""
         self._promised = self.total
         return (
             f"{name}: compiling it took {self._first:.1f} s of processor time; with it, "
@@ -81,8 +82,8 @@ class Duration:
         )
 
     def correct(self, name: str, processes: int) -> str:
-        """Return a sentence once enough compilations are done to see that `describe` was far off;
-        before that, and if it was not, the empty string."""
+        """Return a sentence with the new prediction, once, if the one of `describe` was wrong by
+        more than FAR; "" if it was not, or if too few compilations are done to tell."""
         ratio = self.total / self._promised if self._promised else 1.0
         if self.done < self._settled or 1 / FAR <= ratio <= FAR:
             return ""
@@ -95,7 +96,8 @@ class Duration:
 
 
 def _expect_shares(space: TpuSpace, wanted: int, *, tries_options_first: bool) -> list[float]:
-    """Return how much code generation each of the next `wanted` configurations needs on average."""
+    """Return how much code generation each of the next `wanted` configurations needs on average, as
+    a multiple of the default's."""
     if not space.layout_sites:
         return [1.0] * wanted
     nodes = instructions(space.program.module)

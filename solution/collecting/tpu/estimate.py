@@ -99,6 +99,7 @@ class _Timeline:
                 return self.core + max((self._time(region) for region in step.regions), default=0.0)
 
     def _time_beside(self, step: Begin) -> float:
+        """Return the nanoseconds that asynchronous work occupies the copying engine."""
         moved = step.bytes
         # Asynchronous work with a region slices an array; the copying engine does this work too.
         if step.region is not None:

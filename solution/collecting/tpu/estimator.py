@@ -50,7 +50,7 @@ class Answer:
     program: str = ""
     # processor time spent on this answer, in all processes; near 0 if it was cached
     processor_seconds: float = 0.0
-    passes_seconds: float = 0.0  # the part of it that the passes over HLO took
+    passes_seconds: float = 0.0  # part of `processor_seconds`: the passes over HLO
     is_full: bool = False  # True: the program was compiled in full for this answer
     isolated: int = 0  # number of new kernels that were compiled alone
     compiled: CompiledProgram | None = None
@@ -205,11 +205,12 @@ class Estimator:
             yield from pool.map(run, given)
 
     def _pass(self, child: Child, module: bytes) -> Answer | tuple[Request, str, str]:
-        """Run the passes over HLO on a module, unless its answer or their result is in the cache,
-        and store their result.
+        """Run the passes over HLO on a module and store their result, unless the cache already has
+        the result or the module's answer.
 
         Returns:
-            The answer, if it is known or the compiler refuses the module; otherwise as `_prepare`.
+            The answer, if it is known or the compiler refuses the module; otherwise the request,
+            its context and its key, see `_prepare`.
         """
         prepared = self._prepare((module, (), None))
         if isinstance(prepared, Answer):
@@ -294,7 +295,7 @@ class Estimator:
     def _isolate(
         self, child: Child, request: Request, context: str, reader: Reader
     ) -> tuple[int, float]:
-        """Compile the new kernels of a module (without known costs) alone, and store their costs.
+        """Compile a module's new kernels (kernels of unknown cost) alone, and store their costs.
 
         Args:
             reader: the module after the passes over HLO.
@@ -308,6 +309,7 @@ class Estimator:
         is_few = len(missing) <= MOST_NEW * len(reader.keys)
         if not missing or not is_few or request.devices.count > 1:
             return 0, 0.0
+        # the cost model has no cycles for kernels on another engine: nothing to compile
         costs = dict.fromkeys(missing & reader.beside, Cost())
         alone, seconds = isolate(reader, missing - costs.keys()), 0.0
         if alone is None:

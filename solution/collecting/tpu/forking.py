@@ -44,8 +44,9 @@ LOOK_SECONDS = 0.003  # seconds between two checks for the compiler's dumps
 FORKS, IDLE_SECONDS = 3, 60.0
 IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
 MEMORY_LOOKS = 10  # memory and idleness are checked once per this number of checks for dumps
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG: a signal when the parent ends
+DIE_WITH_PARENT = 1  # prctl's option PR_SET_PDEATHSIG: send a signal when the parent ends
 LAST_BYTES = 8000  # bytes read from the end of the compiler's output
+# Files in the folder of a forked process: why the compiler refused, and what the process printed.
 REFUSED = "refused.txt"
 PRINTED = "printed.txt"
 
@@ -75,7 +76,7 @@ class Compilation(Reply):
 
     passed: bytes = b""  # module after the passes over HLO, with its buffers
     generated: bytes = b""  # module after code generation, with estimated cycles; only if requested
-    refused: str = ""
+    refused: str = ""  # why there is no output
     processor_seconds: float = 0.0
     is_by_chance: bool = False  # True: it failed at a limit, so another try may succeed
 

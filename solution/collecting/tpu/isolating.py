@@ -41,7 +41,7 @@ class Isolated:
             generated: the serialized OptimisedModule after code generation, with cycles.
 
         Returns:
-            None if the compiler failed, or changed a kernel so that its cost may not be the
+            None if the compiler failed, or changed a kernel so that its cost may differ from the
             original's.
         """
         module = MESSAGES["OptimisedModule"].FromString(generated).module
@@ -131,6 +131,7 @@ class _Writer:
         return bytes(module.SerializeToString())
 
     def _collect(self, computation: Any) -> None:
+        """Add a computation and all that it calls to `_called`, each before its callers."""
         for instruction in computation.instructions:
             for called in self._names.called(instruction):
                 self._collect(called)
@@ -144,8 +145,8 @@ class _Writer:
         return self._make("custom-call", operand.shape, custom_call_target="AllocateBuffer")
 
     def _move_out(self, result: Instruction) -> Instruction:
-        """Return a result as an instruction in HBM, copied there if it is in the memory on the
-        chip."""
+        """Return an instruction whose result is in HBM: `result` itself, or a copy of it if it is
+        in the memory on the chip."""
         if result.shape.layout.memory_space == HBM:
             return result
         outside = MESSAGES["Shape"].FromString(result.shape.SerializeToString())

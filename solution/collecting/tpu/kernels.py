@@ -129,7 +129,7 @@ class KernelCache:
         return conflicts
 
     def count_conflicts(self) -> int:
-        """Return how many costs that `learn` was given differed from the stored cost of the same
+        """Return how many distinct costs given to `learn` differ from the stored cost of the same
         kernel."""
         with self._lock:
             (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()

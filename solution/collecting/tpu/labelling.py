@@ -77,8 +77,8 @@ class EstimatingWorkers:
         return name_estimate(self.estimator.target.name, f"libtpu {find_libtpu_version()}")
 
     def identify(self, program: Program) -> Mapping[str, Any]:
-        """Return all that the estimates depend on: program, jax, target, libtpu and the rules by
-        which layouts are requested; not the machine."""
+        """Return the facts that estimates depend on: program, jax, target, libtpu and the rules by
+        which layouts are requested. Estimates do not depend on the machine."""
         return {
             "program": program.module_digest,
             "jax": check_installed(),
@@ -125,6 +125,7 @@ class Estimation:
         self._estimator = workers.estimator
         self._boundary = find_fixed_boundary(program.module)
         self._seed = seed
+        # predicted processor seconds of all compilations; None if not predicted
         self._foretold: float | None = journal.state.get("foretold_seconds")
         self.batch = workers.processes
 
@@ -167,6 +168,8 @@ class Estimation:
             left = [config for config in probes if name_config(config) not in known]
             if left:
                 return np.array(left[:count])
+            # Ignored layouts are counted in the first `seen` configurations: the default and the
+            # probes, later a multiple of LEARN_EVERY, so that a resumed collection draws the same.
             seen = max(tried - tried % LEARN_EVERY, min(tried, 1 + PROBES))
             self._space.learn(self._find_untaken(seen))
             count = min(count, LEARN_EVERY - tried % LEARN_EVERY)
@@ -196,8 +199,8 @@ class Estimation:
 
     def describe(self) -> dict[str, Any]:
         """Return facts about a collection: the target, the number of different compiled programs,
-        how many requested layouts the compiled programs have and how many not, and processor
-        seconds."""
+        the numbers of requested layouts that were taken, untaken and unseen, and the processor
+        seconds, spent and predicted."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,

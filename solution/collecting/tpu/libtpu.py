@@ -50,7 +50,7 @@ PASSED = "after_optimizations.hlo.pb"
 PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
 GENERATED = "after_codegen.hlo.pb"
 GENERATED_ENDS = "transfer_stats.pb"
-# positions of functions in the table of PJRT's C interface (fixed), which starts at TABLE_BEGIN
+# positions of functions in PJRT's C interface (fixed); its table of functions begins at this byte
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
 TABLE_BEGIN = 40
 PJRT_MAJOR = 0  # major version of PJRT's C interface
@@ -204,6 +204,7 @@ class Libtpu:
                     function.attributes[name] = ir.ArrayAttr.get(found)
 
     def _open(self, devices: int) -> list[Any]:
+        """Return all devices of the smallest topology that has at least `devices` devices."""
         name = name_topology(self._target, devices)
         return list(self._topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
 
@@ -229,6 +230,7 @@ class Libtpu:
 
 def _write_field(number: int, content: bytes) -> bytes:
     """Return a serialized protobuf field that holds bytes or another message."""
+    # the length as a varint: 7 bits per byte, the lowest first; the top bit says that more follow
     length, size = b"", len(content)
     while size > 127:
         length, size = length + bytes([size & 127 | 128]), size >> 7
@@ -243,6 +245,7 @@ def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:
 
 
 def _fill(struct: type[ctypes.Structure], *values: Any) -> Any:
+    """Return a struct made by `_make_struct` with its size, no extension, and these values."""
     return struct(ctypes.sizeof(struct), None, *values)
 
 
@@ -295,6 +298,7 @@ class CInterface:
         )
 
     def _call(self, number: int, arguments: ctypes.Structure) -> None:
+        """Call function `number` of the table; raise RefusedError with its error's message."""
         error = self._run(number, arguments)
         if error:
             told = _fill(_MESSAGE, error, None, 0)
@@ -304,6 +308,7 @@ class CInterface:
             raise RefusedError(text)
 
     def _run(self, number: int, arguments: ctypes.Structure) -> int | None:
+        """Call function `number` of the table; return its error's address, None if it succeeds."""
         size = ctypes.sizeof(ctypes.c_void_p)
         entry = ctypes.c_void_p.from_address(self._table + TABLE_BEGIN + size * number).value
         function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(entry or 0)

@@ -60,7 +60,7 @@ class CompilerOrder:
         return self.asked - len(self.refused) >= min(FEWEST, self.sets)
 
     def describe(self, target: str, other: str) -> str:
-        """Return in sentences whose order it is.
+        """Return sentences that say what the compiler was asked, and whose order the scores follow.
 
         Args:
             target: the TPU for which the compiler estimated.
@@ -120,7 +120,7 @@ def rank_by_compiler(
 
     while not is_finished():
         number = min(BATCH, most - len(answers))
-        if most == len(sets):
+        if most == len(sets):  # all sets fit into the budget: ask about them in order
             chosen = list(range(len(answers), len(answers) + number))
         else:
             model = model or _make_model(graph, sets, prior)
@@ -136,7 +136,7 @@ def rank_by_compiler(
 
 
 def _describe_cost(graph: Graph, sets: int, budget: Budget) -> str:
-    """Return in a sentence what it will cost to ask the compiler about a graph."""
+    """Return a sentence that says what it will cost to ask the compiler about a graph."""
     asked, nodes = min(budget.compilations, sets), graph.num_nodes
     low = asked * (PASSES + EACH_NODE * nodes)
     high = asked * (PASSES + EACH_NODE_NEW * nodes) + FIRST_NODE * nodes
@@ -169,6 +169,8 @@ def _order(
     answers: dict[int, Answer],
     spent: float,
 ) -> CompilerOrder:
+    """Return the order by log estimates, or by predicted ones for sets without an estimate. If the
+    answers are too few for predictions, the scores are `prior`."""
     known = _list_estimates(answers)
     estimates = np.full(len(sets), np.nan)
     estimates[list(known)] = list(known.values())
@@ -193,9 +195,10 @@ def _order(
 def _make_model(graph: Graph, sets: RequestSets, prior: np.ndarray) -> RequestModel:
     """Return the model of the graph's requests.
 
-    Its kinds of effects: of requests, with equal standard deviations, or in proportion to the bytes
-    of the node's result, or to its multiplications; of states, in proportion to the bytes that they
-    read and write.
+    It has four kinds of effects. Three are effects of requests: their standard deviations are
+    equal, or proportional to the bytes of the node's result, or to the node's multiplications. One
+    is of states: the standard deviations are proportional to the bytes that a state reads and
+    writes.
     """
     counts = sets.counts
     means = np.bincount(sets.of_config, weights=prior, minlength=len(sets)) / counts

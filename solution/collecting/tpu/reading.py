@@ -5,6 +5,7 @@ computes; kernels with equal names have equal costs.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -42,7 +43,7 @@ FREE_CALLS = {
 # Kinds of kernels that read only a part of an operand: at most as many bytes as they write.
 PICKING = {"slice", "dynamic-slice", "gather"}
 MAJOR_REDUCE = "major-reduce"  # kind of a reduction that keeps the minor dimension
-BEGINS, WAITS, UPDATES = "-start", "-done", "-update"
+BEGINS, WAITS, UPDATES = "-start", "-done", "-update"  # endings of asynchronous opcodes
 # A kernel's kind is the first of these opcodes that the kernel contains.
 MAIN = (
     "convolution", "dot", "select-and-scatter", "reduce-window", "scatter", "gather", "sort",
@@ -50,6 +51,7 @@ MAIN = (
     "reverse",
 )  # fmt: skip
 DEFAULT_TRIPS = 10  # assumed iterations of a loop whose number the module does not state
+# bits per element of types whose name does not state them
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
@@ -94,8 +96,8 @@ class Reader:
         return self.names.program
 
     def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
-        """Return, by canonical name, an instruction with that name, for each name in `keys` that a
-        kernel of the module has."""
+        """Return one instruction for each canonical name in `keys`, by that name; names that no
+        kernel of the module has are left out."""
         wanted = set(keys)
         return {
             key: instruction
@@ -169,6 +171,7 @@ class Reader:
         trips: int,
         keep: Callable[[Copy], None],
     ) -> Region:
+        """Return the steps of a computation that runs `trips` times; `keep` receives each copy."""
         steps: list[Step] = []
         # by the id of an asynchronous instruction: the name of the Begin that started the work
         begun: dict[int, str] = {}
@@ -401,7 +404,7 @@ def count_bytes(shape: Any) -> int:
     if shape.layout.tiles:
         for axis, tile in enumerate(reversed(shape.layout.tiles[0].dimensions)):
             if axis < len(sizes):
-                sizes[axis] = -(-sizes[axis] // tile) * tile
+                sizes[axis] = -(-sizes[axis] // tile) * tile  # rounded up to whole tiles
     return prod(sizes) * _count_bits(shape.element_type) // 8
 
 
@@ -416,11 +419,9 @@ def _sum_bytes(shapes: Iterable[Any], most: int | None) -> int:
 
 
 def _count_bits(element_type: int) -> int:
+    """Return the bits of an element, the first number in its type's name: 8 of f8e4m3."""
     name = TYPE_NAMES[element_type]
-    if name in BITS:
-        return BITS[name]
-    digits = name.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return int("".join(sign for sign in digits[:3] if sign.isdigit()) if "e" not in digits else 8)
+    return BITS[name] if name in BITS else int(re.findall(r"\d+", name)[0])
 
 
 def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:

@@ -2,7 +2,8 @@
 
 A program unrolled by Python has a layer's instructions once for each copy. A run is a range of
 instructions in which each one equals the one `period` positions later: same opcode, shapes and
-attributes, whatever it reads. Instructions at equal positions of the copies correspond.
+attributes, whatever it reads. Instructions at equal positions of the copies correspond. Sites are
+the instructions whose layouts are decided.
 
 Alike branches are no copies of a layer: the products that make a query and a key read the same
 tensor, and no value flows from one to the other. So a run counts only if values flow through all of
@@ -24,8 +25,9 @@ from solution.collecting.tpu.canonical import Names
 from solution.programs.hlo.messages import instructions
 from solution.programs.portable import make_portable
 
+# opcodes of constants, and of values from outside the computation
 CONSTANT, FED = ("constant", "iota"), ("parameter", "infeed", "after-all")
-NEAR = 64  # periods are distances from a site to at most this many later ones that equal it
+NEAR = 64  # periods that are tried: distances from a site to the next NEAR sites that equal it
 
 
 class Run(NamedTuple):
@@ -47,7 +49,7 @@ class Line(NamedTuple):
 
 
 def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
-    """Return a group (sites,) for each site: corresponding sites of a layer's copies have one.
+    """Return the group of each site (sites,): corresponding sites of a layer's copies share one.
 
     Args:
         module: the message Module of the program.
@@ -75,6 +77,7 @@ def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
 def _read_line(
     computation: Any, names: Names, origins: Mapping[int, int], sites: Mapping[int, int]
 ) -> Line:
+    """Return a computation's instructions, without parameters and values made of constants."""
     constant: set[int] = set()
     fed: set[int] = set()
     positions: dict[int, int] = {}
@@ -97,7 +100,7 @@ def _read_line(
 
 
 def _find_runs(line: Line) -> Iterator[Run]:
-    """Yield runs that do not overlap: first the run that leaves the fewest sites to decide."""
+    """Yield runs that do not overlap, chosen greedily: first the one that saves the most sites."""
     periods = _list_periods(line)
     is_site = line.sites >= 0
     # before[k]: number of sites at positions below k
@@ -105,7 +108,7 @@ def _find_runs(line: Line) -> Iterator[Run]:
     is_free = np.ones(len(line.names), bool)
     while True:
         runs = [run for period in periods for run in _repeat(line.names, is_free, period)]
-        # sites in all copies but the first; of equal runs the one with the shorter period
+        # by run: number of sites in all copies but the first; ties go to the shorter period
         saved = [int(before[run.end] - before[run.begin + run.period]) for run in runs]
         order = sorted(range(len(runs)), key=lambda n: (-saved[n], runs[n].period, runs[n].begin))
         parts = (part for n in order if saved[n] for part in _keep_layers(line, runs[n]))
@@ -138,8 +141,8 @@ def _repeat(names: np.ndarray, is_free: np.ndarray, period: int) -> Iterator[Run
 
 
 def _keep_layers(line: Line, run: Run) -> list[Run]:
-    """Return the run, or its parts of at least two copies through which values flow, if it has
-    alike branches."""
+    """Return the run; if it has alike branches, return only its parts through which values flow
+    and that are at least two copies long."""
     cuts = _find_cuts(line, run)
     if not len(cuts) or not _shares_operands(line, run):
         return [run]
@@ -152,10 +155,11 @@ def _keep_layers(line: Line, run: Run) -> list[Run]:
 
 
 def _find_cuts(line: Line, run: Run) -> np.ndarray:
-    """Return the positions at which no value flows from earlier to later ones of the run."""
+    """Return the positions that no value crosses from earlier to later instructions of the run."""
     is_inside = ((line.edges >= run.begin) & (line.edges < run.end)).all(axis=1)
     consumers, producers = line.edges[is_inside].T - run.begin
-    # an edge crosses the cuts before producer + 1, ..., consumer
+    # An edge crosses the cuts before producer + 1, ..., consumer: add 1 at the first of them and -1
+    # behind the last; the running sum is the number of edges that cross each cut.
     crossing = np.zeros(run.end - run.begin + 1, int)
     np.add.at(crossing, producers + 1, 1)
     np.add.at(crossing, consumers + 1, -1)

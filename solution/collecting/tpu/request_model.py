@@ -5,9 +5,10 @@
 An effect belongs to a node's request, or to a state: the layouts of an instruction that follow from
 the requests. All terms are normally distributed, so this is a Gaussian process: the covariance of
 two sets is the product of their prior scores plus the summed variances of the effects that they
-share. The model is a mixture. Its members differ in whose effects they add, how these grow with the
-size of a tensor, whether the prior score counts, and how large the remainder is. A member's weight
-is the marginal likelihood of the answers, with the scale integrated out.
+share. The model is a mixture. Its members differ in the kind of effects (of requests or of states,
+and how they grow with a tensor's size), in the variance of the slope (0: the prior score does not
+count) and in the variance of the remainder. A member's weight is the marginal likelihood of the
+answers, with the scale integrated out.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
 Krause, Singh and Guestrin, "Near-optimal sensor placements in Gaussian processes", JMLR 2008.
@@ -31,14 +32,14 @@ MOST_POOL = 2000
 # Maximum number of entries of one-hot columns; of more entries, the points with the largest effects
 # are kept. The time of a covariance grows with entries x sets.
 MOST_ENTRIES = 4_000_000
-SMALLEST = 1e-12
+SMALLEST = 1e-12  # smaller variances and deviations count as 0
 
 
 def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
-    """Return one-hot columns (sets, effects), whose scalar products are covariances of sets.
+    """Return scaled one-hot rows (sets, effects); two rows' scalar product is the sets' covariance.
 
-    They are scaled such that the sums of effects vary between sets with variance 1, or are all 0 if
-    they do not vary.
+    The scale gives the sets' summed effects the variance 1. All entries are 0 if the sums do not
+    vary between sets.
 
     Args:
         numbers: (sets, points) the effect that each set has at each point: a request of a node, or
@@ -79,7 +80,7 @@ class RequestModel:
         """Standardise the prior scores, and give all members of the mixture equal weights.
 
         Args:
-            effects: one-hot columns (sets, effects) of make_effects, one matrix per kind of effect.
+            effects: results (sets, effects) of make_effects, one matrix per kind of effect.
             prior: (sets,) scores of another ranker; lower is faster.
             counts: (sets,) number of configurations of each set.
         """
@@ -124,16 +125,17 @@ class RequestModel:
         return np.asarray(predicted)
 
     def choose(self, known: np.ndarray, number: int) -> list[int]:
-        """Return the `number` sets whose answers reduce the doubt most, chosen one by one.
+        """Choose, greedily, `number` sets whose answers reduce the predictions' variance most.
 
-        The doubt is the predictions' variance, summed over configurations. Before any answer, the
-        first sets are typical and unlike each other.
+        The variance is summed over configurations. Before any answer, the chosen sets are typical
+        and unlike each other.
 
         Args:
             known: (n,) numbers of sets that were asked about or refused; they are not chosen again.
         """
         pool = self._pool
         remainder = float(self._weights @ [member.remainder for member in self._members])
+        # (pool, pool) covariance of the mixture: the weighted mean of the members' covariances
         doubt = np.zeros((len(pool), len(pool)))
         for weight, member in zip(self._weights, self._members, strict=True):
             slope = member.slope * np.outer(self._prior[pool], self._prior[pool])
@@ -142,7 +144,8 @@ class RequestModel:
         counts = self._counts[pool]
 
         def learn(row: int) -> None:
-            """Condition the covariances on the answer for a set of the pool."""
+            """Condition the covariances D on the answer for set i (`row`) of the pool:
+            D - D_i D_i' / (D_ii + r), where r is the remainder's variance."""
             column = doubt[row].copy()
             doubt[:] -= np.outer(column, column) / (column[row] + remainder)
 
@@ -150,7 +153,7 @@ class RequestModel:
             learn(row)
         chosen: list[int] = []
         for _ in range(min(number, int(left.sum()))):
-            # The answer for set i reduces the variance of set j by doubt_ij^2 / (doubt_ii + r).
+            # The answer for set i reduces the variance of set j by D_ij^2 / (D_ii + r).
             gains = (doubt**2 @ counts) / (np.diagonal(doubt).clip(0) + remainder)
             gains = np.where(left, gains, -1.0)
             # Rounded, so that equal gains stay equal whatever the order of summation was.

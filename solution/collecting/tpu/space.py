@@ -15,7 +15,7 @@ prefers and copy the result. So the first two configurations after the default r
 the second choice of every node, and choices that the compiler has often ignored are not requested
 again.
 
-The options are those that people tune by hand and whose effect estimates can show.
+The options are the ones that people tune by hand and whose effect shows in estimates.
 """
 
 from collections import defaultdict
@@ -87,7 +87,8 @@ IN_TURN = {
 class TpuSpace(ProgramSpace):
     """The configurations of a program for a TPU: one site per configurable node and per option."""
 
-    # By site: the opcode of its configurable node, or the name of its option. Empty in a table.
+    # By site: the opcode of its configurable node, or the name of its option. Empty if the space is
+    # a table of options (make_option_table).
     opcodes: tuple[str, ...] = ()
     # By site: the choices other than 0 that the compiler is not known to ignore; `learn` sets them.
     offered: list[np.ndarray] = field(default_factory=list)
@@ -104,7 +105,7 @@ class TpuSpace(ProgramSpace):
 
     def probe(self, number: int) -> np.ndarray:
         """Return the configuration (sites,) in which each site makes the choice `number` + 1. A
-        site with fewer choices continues with choice 1."""
+        site with fewer choices starts again with choice 1."""
         counts = self.sizes - 1
         return np.where(counts > 0, 1 + number % np.maximum(counts, 1), 0).astype(np.int32)
 
@@ -190,6 +191,7 @@ class TpuSpace(ProgramSpace):
         return config
 
     def _offer(self, site: int, number: int) -> int:
+        """Return an offered choice of a site: the one at position `number` modulo their number."""
         return int(self.offered[site][number % len(self.offered[site])])
 
 
@@ -243,7 +245,8 @@ def _list_sites(program: Program) -> tuple[LayoutSite, ...]:
 
 
 def _tie_copies(program: Program, sites: tuple[LayoutSite, ...]) -> tuple[LayoutSite, ...]:
-    """Return one site for all copies of a node in the copies of a layer, at the first one."""
+    """Return the sites after merging: the copies of a node in a repeated layer become one site, at
+    the first copy. Copies with different choices stay apart."""
     nodes = list(instructions(program.module))
     numbers = {nodes[node].id: site for site, node in enumerate(program.configurable[: len(sites)])}
     found: dict[tuple[int, bytes], list[LayoutSite]] = defaultdict(list)
@@ -264,7 +267,7 @@ def _make_free_space(
 ) -> TpuSpace:
     """Return the space of all combinations of layouts at these sites and values of these options.
 
-    A search tries each value of each option alone first.
+    Its `settings` hold each option value in IN_TURN, which a search tries alone first.
     """
     nodes = list(instructions(program.module))
     opcodes = tuple(nodes[program.configurable[site.index[0]]].opcode for site in sites)
@@ -290,7 +293,7 @@ def _make_free_space(
 
 
 def _link(program: Program, sites: tuple[LayoutSite, ...]) -> np.ndarray:
-    """Return pairs (links, 2) of sites with neighbouring nodes; a site has all copies of its
+    """Return pairs (links, 2) of sites with neighbouring nodes; a site stands for all copies of its
     node."""
     nodes = program.nodes
     owner = np.full(len(program.configurable), -1)  # by configurable node: its site

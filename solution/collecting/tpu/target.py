@@ -80,7 +80,7 @@ class TpuTarget(Target):
 
     @property
     def schema(self) -> "pl.Schema":
-        """Return the columns of the journal's table of configurations, with those for estimates."""
+        """Return the columns of the journal's table, including the columns for estimates."""
         from solution.collecting.tpu.labelling import ESTIMATES
 
         return ESTIMATES
@@ -96,7 +96,8 @@ class TpuTarget(Target):
     def open_workers(
         self, limits: "Limits", processes: int | None = None
     ) -> "AbstractContextManager[EstimatingWorkers]":
-        """Open the child process that reads programs, and those that compile for the target."""
+        """Open the child process that reads programs, and the processes that compile for the
+        target."""
         from solution.collecting.tpu.labelling import open_estimating
         from solution.programs.child import list_cores
 

@@ -12,7 +12,7 @@ import numpy as np
 from solution.domain.codebook import Codebook, share_of_pairs
 from solution.features.column import Feature
 
-BLOCK_ENTRIES = 1 << 22
+BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
 
 FEATURES = (
     Feature(

@@ -78,8 +78,9 @@ BLOCK_ENTRIES = 1 << 22
 
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     """Return the columns FEATURES (configs, columns) float32 of all configurations or of `configs`
-    (k,). OPCODE_ columns are weighted by the share of operations, bytes_ by that of bytes, count_
-    by 1 / configurable nodes; graph_ columns are the same in every row."""
+    (k,). Columns named after an opcode are weighted by each node's share of operations, bytes_
+    columns by its share of bytes, count_ columns by 1 / configurable nodes. graph_ columns are the
+    same in every row."""
     pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
     blocks = [
@@ -98,7 +99,8 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
 
 
 def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return what each (node, layout) pair, a row, adds to the columns WEIGHTED and COUNTS."""
+    """Return the contribution (pairs, columns) of each (node, layout) pair to the columns WEIGHTED
+    and COUNTS."""
     described = layouts.describe_layouts(graph, pairs)
     summed = described[:, [layouts.FEATURES.index(feature) for feature in SUMMED]]
     weights = [weight[pairs.node, None] * summed for weight in _weigh_nodes(graph).values()]
@@ -106,8 +108,9 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Return what pairs add to COUNTS (pairs, columns); moved_bytes is the padding of the node's
-    tensors over all configurable nodes' real bytes."""
+    """Return the contribution (pairs, columns) of each pair to COUNTS. For moved_bytes, it is the
+    bytes of padding of the node's tensors, over the real bytes of all configurable nodes' tensors.
+    """
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
     for mark in ("given", "changed"):
@@ -122,7 +125,7 @@ def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.nda
 
 
 def _of_tensors(described: np.ndarray, name: str) -> np.ndarray:
-    """Return one feature of the output, input and kernel: (pairs, 3)."""
+    """Return the feature `name` of the output, input and kernel: (pairs, 3)."""
     return described[:, [layouts.FEATURES.index(f"{tensor}_{name}") for tensor in LAYOUT_TENSORS]]
 
 
@@ -138,8 +141,9 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
-    """Sum rows of `weighted` (pairs, columns) that configurations use: (distinct configs, columns),
-    by a sparse 0/1 product in the nodes' order, opcode by opcode, because most columns are 0."""
+    """Return the sums (distinct configs, columns) of the rows of `weighted` (pairs, columns) that
+    each configuration uses. They are computed as a product with a sparse 0/1 matrix, in the nodes'
+    order, opcode by opcode, because most columns are 0 for an opcode."""
     pairs, opcodes = graph.layouts, graph.node_opcodes[graph.configurable]
     sums = np.zeros((len(pairs.codes), weighted.shape[1]))
     for opcode in np.unique(opcodes):
@@ -158,8 +162,8 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
 
 
 def count_copies(graph: Graph) -> np.ndarray:
-    """Return COPIES (distinct configs, columns) float64: tensors wanted in different layouts by
-    producer and consumers."""
+    """Return the columns COPIES (distinct configs, columns) float64, about tensors for which the
+    producer and the consumers request different layouts."""
     constraints, codes = layouts.find_constraints(graph), graph.layouts.codes
     if len(constraints.nodes) == 0:
         return np.zeros((len(codes), len(COPIES)))

@@ -1,4 +1,4 @@
-"""Describe what layouts do to tensors: to those of their node, and where they conflict.
+"""Describe how layouts affect the tensors of their node, and where the layouts of nodes conflict.
 
 A configuration lists the dimensions of a node's output, input and kernel, minor to major. Speed
 depends on which dimension becomes contiguous, and how far that is from the program's layout.
@@ -60,7 +60,7 @@ reverse round-nearest-afz round-nearest-even rsqrt scatter select select-and-sca
 shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan
 tanh triangular-solve xor
 """
-# Which opcodes (opcodes,) propagate the layout of an operand of equal shape to their result.
+# (opcodes,) bool: True if the opcode propagates the layout of an operand of equal shape.
 KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)
 KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 
@@ -75,8 +75,8 @@ class Tensors:
 
 
 def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return features (pairs, len(FEATURES)) float32 of pairs, in a graph with operands of
-    configurable nodes."""
+    """Return FEATURES (pairs, len(FEATURES)) float32 of (node, layout) pairs. The graph must have
+    the operands of its configurable nodes."""
     node = pairs.node
     blocks = [
         _describe_tensor(
@@ -104,8 +104,8 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
 
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
-    """Return the node (configurable,) that computes each one's `tensor`, one of LAYOUT_TENSORS;
-    below 0: none. Padding must be correct."""
+    """Return the node (configurable,) that computes the `tensor`, one of LAYOUT_TENSORS, of each
+    configurable node; below 0 if there is none. Padding must be correct."""
     if tensor == "output":
         return graph.configurable
     operands = find_operands(graph)
@@ -115,7 +115,7 @@ def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
 def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> np.ndarray:
     """Return features (pairs, len(TENSOR_FEATURES)) of a tensor with layouts `slots` (pairs, 6)."""
     sizes, ranks, before = tensors.sizes[node], tensors.ranks[node], tensors.layouts[node]
-    said = slots >= 0
+    said = slots >= 0  # True where the configuration lists a dimension
     given = said[:, 0]
     # Slots that the configuration leaves open keep the program's dimension.
     effective = np.where(given[:, None] & said, slots, before)
@@ -123,7 +123,7 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
     second = np.where(ranks > 1, second, 1)
     minor_before = _size_at(sizes, before[:, 0])
     differs = said & (slots != before)
-    # how far out the program's contiguous dimension moves; outermost if no slot lists it
+    # position to which the program's contiguous dimension moves; outermost if no slot lists it
     position = np.argmax(slots == before[:, :1], axis=1)
     stays = ~(slots == before[:, :1]).any(axis=1)
     moved = np.where(stays, np.maximum(ranks - 1, 0), position) / np.maximum(ranks - 1, 1)
@@ -152,8 +152,8 @@ def _padding_waste(size: np.ndarray, tile: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Constraints:
-    """Tensors with several layout constraints, and each layout's order: the contiguous dimension
-    and the two most minor ones."""
+    """Tensors with several layout constraints, and the order that each layout requests: the
+    contiguous dimension, and the two most minor dimensions."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     starts: np.ndarray  # (tensors,) int64, the first constraint of each tensor
@@ -167,15 +167,15 @@ class Constraints:
     order: np.ndarray
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
-        """Return FEATURES of constrained tensors (configs, tensors, len(FEATURES)) uint8, by
-        codebook `codes`."""
+        """Return the CONFLICTS (configs, tensors, len(CONFLICTS)) uint8 of the constrained tensors
+        under the codebook's `codes` (configs, configurable)."""
         entries = codes[:, self.configurable] + self.offsets
         return describe_orders(self.minor[entries], self.order[entries], self.starts)
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """The tensors with several layout constraints, and the nodes whose layouts these are."""
+    """The tensors with several layout constraints, and the nodes whose layouts constrain them."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints
@@ -188,9 +188,9 @@ class Ordered:
     sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return orders (n,) int8 that `layouts` (n, 18) give tensors by the constraints `which`
-        (n,): contiguous dimension, and the two most minor ones as a number; UNSET: not given.
-        Dimensions of size 1 do not count."""
+        """Return the orders that nodes' `layouts` (n, 18) request by the constraints `which` (n,):
+        the contiguous dimension (n,) int8, and the two most minor dimensions as one number (n,)
+        int8; UNSET if the layout is not given. Dimensions of size 1 do not count."""
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
         # a slot that is not given, -1, yields any dimension; `counts` excludes it below
@@ -226,8 +226,9 @@ class Ordered:
 
 
 def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Compare each tensor's constraints, from `starts` (tensors,) on: features (..., tensors,
-    len(FEATURES)) uint8 of Ordered.number's results (..., constraints)."""
+    """Return the CONFLICTS (..., tensors, len(CONFLICTS)) uint8 of tensors. `minor`, `order`: (...,
+    constraints), the results of Ordered.number; a tensor's constraints begin at `starts`
+    (tensors,)."""
     if len(starts) == 0:
         return np.zeros((*minor.shape[:-1], 0, len(CONFLICTS)), np.uint8)
     constrained = np.maximum.reduceat(minor, starts, axis=-1) != UNSET
@@ -236,7 +237,8 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return a mask (..., tensors): `values` (..., constraints) that are set differ."""
+    """Return a mask (..., tensors): True if a tensor has different `values` (..., constraints), not
+    counting UNSET."""
     largest = np.maximum.reduceat(values, starts, axis=-1)
     given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
     return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)

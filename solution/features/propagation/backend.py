@@ -8,15 +8,17 @@ class Backend:
     """How one backend requests layouts.
 
     Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla: row-major operands of every
-    instruction and results of products. A configuration enters as custom calls on a CPU
-    (solution.collecting.constraints), in TpuGraphs as constraints on instructions.
+    instruction and results of products. A configuration enters as custom calls (on a CPU, see
+    solution.collecting.constraints; on a TPU, solution.collecting.tpu.asking). In TpuGraphs, it
+    constrains the instructions themselves.
     """
 
     row_major_operands: bool  # every operand is requested in row-major order
     # dots and convolutions write row-major tensors in canonical dimension order
     row_major_products: bool
-    by_custom_calls: bool  # each request of a configuration is a separate custom call
-    # operands of dots are reshaped to matrices, swapped or transposed first
+    by_custom_calls: bool  # each layout that a configuration requests is a separate custom call
+    # before layouts are assigned, operands of dots and convolutions are transposed or swapped, and
+    # dots become products of matrices
     canonical_operands: bool
     by_library: bool  # a library computes reductions and the instructions fused with them
     # tensors are padded to tiles, and layouts chosen by padded size; see tiles and register_tiles
@@ -24,7 +26,7 @@ class Backend:
 
     @property
     def flags(self) -> tuple[bool, ...]:
-        """The differences that compiled code asks for, in the order of `Instructions.flags`."""
+        """The fields that compiled code reads, in the order of `Instructions.flags`."""
         return (
             self.row_major_operands, self.row_major_products, self.by_custom_calls,
             self.device_layouts,

@@ -1,7 +1,7 @@
 """List the custom calls that request layouts: one for each tensor that a configuration may set.
 
-For a TPU, the calls are those that solution.collecting.tpu.asking writes into the module, by the
-same sets of opcodes. They stand behind convolutions, dots and reshapes, and before reshapes. A
+For a TPU, the calls are the ones that solution.collecting.tpu.asking writes into the module, with
+the same sets of opcodes. They stand behind convolutions, dots and reshapes, and before reshapes. A
 configuration's layouts of the operands of a convolution or dot have no effect, unless the operand
 comes from an infeed. Requested layouts of results are propagated forward through the instructions
 PROPAGATES. A call then stands behind each instruction that a propagated layout reaches, if a
@@ -33,7 +33,7 @@ INFEED, PART, RESHAPE = (OPCODE_IDS[name] for name in ("infeed", "get-tuple-elem
 
 
 def _mark(names: frozenset[str]) -> np.ndarray:
-    """Return which opcodes (opcodes,) are among `names`; names without an opcode are left out."""
+    """Return a mask (opcodes,) of the opcodes in `names`; names without an opcode are left out."""
     marks = np.zeros(vocabulary.NUM_OPCODES, bool)
     marks[[OPCODE_IDS[name] for name in names if name in OPCODE_IDS]] = True
     return marks
@@ -43,7 +43,8 @@ IS_ELEMENTWISE = _mark(frozenset(ELEMENTWISE.split()))
 IS_PROPAGATING, IS_POOLING, IS_FIXED = _mark(PROPAGATES), _mark(WINDOWS), _mark(WRITES_FIXED)
 
 BEHIND = -1  # operand number of a custom call that requests the layout of a result
-# A custom call: its instance, operand number, index into graph.configurable and LAYOUT_TENSORS.
+# A custom call: instance, operand number (or BEHIND), and the node and tensor whose layout it
+# requests, as indices into graph.configurable and LAYOUT_TENSORS (NONE in _list_propagated).
 Call = tuple[int, int, int, int]
 
 
@@ -85,7 +86,8 @@ def list_calls(graph: Graph, inlined: Inlined, backend: Backend) -> list[Call]:
 
 
 def _drop_operands(graph: Graph, used: np.ndarray) -> None:
-    """Clear operands (configurable, 3) without effect on a TPU: of products, not from an infeed."""
+    """Clear in `used` (configurable, 3) the operands whose layouts have no effect on a TPU: those
+    of convolutions and dots that do not come from an infeed."""
     operands, opcodes = find_operands(graph), graph.node_opcodes
     reads_infeed = np.zeros(graph.num_nodes, bool)
     reads_infeed[graph.edges[opcodes[graph.edges[:, 1]] == INFEED, 0]] = True
@@ -97,12 +99,13 @@ def _drop_operands(graph: Graph, used: np.ndarray) -> None:
 
 
 def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Call]:
-    """Return calls behind instances that layouts requested of the instances `asked` may reach."""
+    """Return calls behind the instances that layouts may reach if they are requested for results of
+    the instances `asked` and propagated forward."""
     ranks, is_settable = tensor_ranks(graph), np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     opcodes = graph.node_opcodes[inlined.node]
     propagates = IS_PROPAGATING[opcodes]
-    is_read = np.zeros(len(inlined.node), bool)  # by a configurable node or a pooling
+    is_read = np.zeros(len(inlined.node), bool)  # True if a configurable node or a pooling reads it
     reached = np.zeros(len(inlined.node), bool)
     calls: list[Call] = []
     for instance, (node, reads) in enumerate(zip(inlined.node, inlined.reads, strict=True)):
@@ -118,7 +121,7 @@ def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Ca
 
 
 def find_forwarding(graph: Graph, node: np.ndarray) -> np.ndarray:
-    """Tell which instances (instances,) bool propagate requested layouts on a TPU."""
+    """Return a mask (instances,) of instances that propagate requested layouts on a TPU."""
     is_settable = np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     return np.asarray(IS_PROPAGATING[graph.node_opcodes[node]] & ~is_settable[node])
@@ -127,7 +130,8 @@ def find_forwarding(graph: Graph, node: np.ndarray) -> np.ndarray:
 def attach_calls(
     calls: list[Call], count: int, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Instructions' `behind`, `before` and `asked` for `count` instances, then calls."""
+    """Return the fields `behind`, `before` and `asked` of Instructions. Instructions are `count`
+    instances, then the calls, then one reader of the results; `starts` is `use_starts`."""
     behind, before = np.full(len(starts) - 1, NONE), np.full(int(starts[-1]), NONE)
     asked = np.full((len(behind), 2), NONE)
     for call, (instance, operand, *site) in enumerate(calls, start=count):

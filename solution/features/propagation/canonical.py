@@ -60,8 +60,8 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
 
 
 def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
-    """Return by node the operands of dots and convolutions to transpose: 0 (input) or 1 (kernel),
-    the node that computes it, and the permutation."""
+    """Return {dot or convolution: its operands to transpose}. Each operand is a tuple: 0 (input) or
+    1 (kernel), the node that computes the operand, and the permutation."""
     operands, ranks = find_operands(graph), tensor_ranks(graph)
     orders = {node: _order_dot(letters) for node, letters in operands.letters.items()}
     for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["convolution"]).tolist():
@@ -78,8 +78,8 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """Return the result sizes of dots with an operand of several free dimensions: these are merged;
-    batch dimensions come first."""
+    """Return {dot: sizes of its result} for dots with an operand of several free dimensions. Each
+    operand's free dimensions are merged into one; batch dimensions come first."""
     found = {}
     for node, letters in find_operands(graph).letters.items():
         left, right, output = letters
@@ -95,7 +95,7 @@ def find_matrices(graph: Graph) -> dict[int, Dimensions]:
 def find_turned(
     inlined: Inlined, opcodes: np.ndarray, rank: np.ndarray, dimensions: np.ndarray
 ) -> dict[int, Dimensions]:
-    """Return the transpose's permutation by dot that it makes swap its operands:
+    """Return {dot: permutation of the transpose that reads it} for dots whose operands are swapped:
     AlgebraicSimplifier replaces (A B)' by B' A' if nothing else reads A B. Arguments: fields of
     Instructions."""
     times_read = Counter(one for reads in [*inlined.reads, inlined.results] for one in reads)
@@ -111,7 +111,8 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Return if a dot, and the swapped dot B' A', contract their left matrix's first dimension."""
+    """Return two flags, for a dot A B and for the swapped dot B' A': True if it contracts the first
+    dimension of its left matrix."""
     left, right = (
         operand[order[-1]] in letters.output
         for operand, order in zip(letters[:2], _order_dot(letters), strict=True)
@@ -120,7 +121,7 @@ def reads_across(letters: Einsum) -> tuple[bool, bool]:
 
 
 def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
-    """Return the permutations of the left and of the right operand in which a dot reads them."""
+    """Return the permutations in which a dot reads its left and its right operand."""
     left, right, output = letters
     batch = [*letters.batch]
     summed = [letter for letter in left if letter not in output]
@@ -130,8 +131,8 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation of the letters `given` to (*batch, *wanted), or the identity if it
-    only swaps the two matrix dimensions, which a dot may read so."""
+    """Return the permutation of the letters `given` to (*batch, *wanted), or the identity if only
+    the two matrix dimensions are swapped, because a dot reads a matrix in either order."""
     is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
     letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
     return tuple(given.index(letter) for letter in letters)
@@ -161,8 +162,9 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the packed layouts (instructions,) that no configuration changes, else UNSET: of
-    parameters and, on some backends, of products."""
+    """Return the packed layouts (instructions,) of results that no configuration changes, else
+    UNSET. Parameters have one and, on some backends, dots and convolutions. The first `count`
+    instructions are instances."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]
@@ -179,7 +181,8 @@ def fix_layouts(
 def turn_dots(
     inlined: Inlined, described: dict[str, np.ndarray], opcodes: np.ndarray, backend: Backend
 ) -> np.ndarray:
-    """Return the field `turned` of Instructions: the layout of each dot that a transpose reads."""
+    """Return the field `turned` of Instructions: the layouts of the dots of find_turned, else
+    UNSET."""
     turned = np.full(len(opcodes), UNSET, np.int64)
     if backend.canonical_operands:
         found = find_turned(inlined, opcodes, described["rank"], described["dimensions"])

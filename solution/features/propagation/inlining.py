@@ -27,7 +27,7 @@ CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
     for name in ("call", "while", "parameter", "tuple", "get-tuple-element", "opt-barrier")
 )
 SLICES = OPCODE_IDS["dynamic-slice"], OPCODE_IDS["dynamic-update-slice"]
-ITERATIONS = 10  # assumed of a loop in which nothing tells them
+ITERATIONS = 10  # assumed number of a loop's iterations if guess_iterations finds none
 # Operations whose operands and features determine the result.
 EQUAL = """
 abs add and broadcast convert divide exponential exponential-minus-one iota log log-plus-one
@@ -80,8 +80,8 @@ def count_runs(graph: Graph) -> np.ndarray:
     """Return how often each node is computed in one run of the program (nodes,) float64: the
     product of the iterations of the loops around it.
 
-    The features do not tell a loop's iterations. Assumed is guess_iterations, which the loops of
-    jax.lax.scan have, or ITERATIONS.
+    The features do not state the iterations of a loop. They are guessed by guess_iterations, which
+    works for the loops of jax.lax.scan, or else ITERATIONS.
     """
     runs = np.ones(graph.num_nodes)
     loops = np.flatnonzero(graph.node_opcodes == WHILE).tolist()
@@ -95,7 +95,7 @@ def count_runs(graph: Graph) -> np.ndarray:
 
 
 def _reach(roots: list[int], *edges: list[list[int]]) -> list[int]:
-    """Return the nodes that lists of edges lead to from some nodes, these included."""
+    """Return the nodes that can be reached from `roots` along `edges`, and the roots themselves."""
     seen, waiting = set(roots), [*roots]
     while waiting:
         node = waiting.pop()
@@ -109,15 +109,16 @@ def _reach(roots: list[int], *edges: list[list[int]]) -> list[int]:
 def guess_iterations(
     graph: Graph, body: Sequence[int], operands: Sequence[Sequence[int]]
 ) -> int | None:
-    """Return a guess of a loop's iterations: the most frequent length along which the nodes of its
-    body slice single elements; None without such slices. `operands`: by node, the nodes it reads.
+    """Return a guess of a loop's iterations: the most frequent length of the dimensions along which
+    nodes in its body slice single elements; None without such slices. `operands`: for each node,
+    the nodes that it reads.
     """
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     lengths: list[int] = []
     for node in body:
         if graph.node_opcodes[node] not in SLICES:
             continue
-        # the slice and what it is a part of: the result, and an operand of as many dimensions
+        # the slice and the whole tensor: the result and an operand of the same rank, or vice versa
         for other in operands[node]:
             part, whole = np.sort([sizes[node], sizes[other]], axis=0)
             if ((sizes[node] > 0) == (sizes[other] > 0)).all():
@@ -126,7 +127,8 @@ def guess_iterations(
 
 
 def _split_edges(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
-    """Return for each node the operands that it reads, and the roots of computations it calls."""
+    """Return for each node the operands that it reads, and the roots of the computations that it
+    calls."""
     opcodes = graph.node_opcodes.tolist()
     is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
     operands: list[list[int]] = [[] for _ in opcodes]
@@ -244,7 +246,8 @@ class _Inliner:
         return () if isinstance(value, tuple) else self._shapes[self._inlined.node[value]]
 
     def _take(self, node: int, parts: tuple[Value, ...]) -> Value:
-        """Return the tuple element with the node's shape: the n-th for the shape's n-th reader."""
+        """Return the tuple element with the node's shape; the n-th reader of that shape gets the
+        n-th such element."""
         fitting = [part for part in parts if self._shape(part) == self._shapes[node]]
         if not fitting:
             return self._add(node, [parts])

@@ -47,7 +47,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     one instruction reads it."""
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
-    # (instructions,) int64. A custom call has the opcode of the node whose tensor it is about. The
+    # (instructions,) int64. A custom call has the opcode of the node whose tensor it reads. The
     # last instruction, which reads the program's results, has NO_OPCODE.
     opcodes: np.ndarray
     kind: np.ndarray  # (instructions,) int8, CHANGES ... GIVES: what each does with layouts
@@ -77,7 +77,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
     # (instructions,) int64, the custom call that requests the result's layout, or NONE
     behind: np.ndarray
-    # (instructions, 2) int64 of custom calls: index into graph.configurable and LAYOUT_TENSORS
+    # (instructions, 2) int64: the node and tensor whose layout a custom call requests, as indices
+    # into graph.configurable and LAYOUT_TENSORS; NONE for other instructions
     asked: np.ndarray
     # (instructions,) int64: instructions sorted by node, the order in which layouts are assigned
     order: np.ndarray
@@ -97,7 +98,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
 
     @property
     def is_programs(self) -> np.ndarray:
-        """(instructions,) bool: True for the program's, False for custom calls."""
+        """(instructions,) bool: True for instructions of the program, False for custom calls."""
         return self.kind != ASKS
 
 
@@ -168,8 +169,8 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Return `Instructions.main`, since edges have no order: operands that find_operands names
-    input and kernel, then the largest."""
+    """Return `Instructions.main`. Edges have no order, so the main operands are the ones that
+    find_operands names input and kernel, then the largest ones."""
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
     for op, row in enumerate(rows):
@@ -185,7 +186,8 @@ def _choose_main(
 
 
 def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.ndarray]:
-    """Return ranks, sizes and `dimensions` of all instructions; one without a node is a scalar."""
+    """Return the fields `rank`, `sizes` and `dimensions` of Instructions. An instruction without a
+    node is a scalar."""
     is_none = node == NONE
     rank = np.where(is_none, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node]).astype(np.int64)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][node].astype(np.int64)
@@ -202,7 +204,8 @@ def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.
 
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
-    """Set transposes and broadcasts to CHANGES if `dimensions` contradict shapes, in place."""
+    """Set `kind` to CHANGES, in place, for transposes and broadcasts whose `dimensions` contradict
+    their shapes. `rows`: the instructions that each instruction reads."""
     rank, dimensions = described["rank"], described["dimensions"]
     for op in np.flatnonzero(kind == TRANSPOSES):
         listed = dimensions[op, : rank[op]].tolist()
@@ -219,7 +222,8 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Sort instructions by node, each custom call next to the instruction that it belongs to."""
+    """Return `Instructions.order`: instructions sorted by node, each custom call next to the
+    instruction that it belongs to."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
         # an inserted transpose is sorted with the instruction that it was inserted for

@@ -9,9 +9,9 @@ inside a fusion to memory. Most measured programs are faster with the library if
 a reduction, unless its loops are too short (solution.features.propagation.state_table).
 
 The library computes neither reductions in two steps nor dots whose left matrix is contracted along
-its first dimension. XLA's loops for these are slower. A dot becomes such a product if its operands
+its first dimension. XLA's loops for these are slower. A dot gets such a left matrix if its operands
 are swapped to save a transpose, for instance in the gradient of weights; requesting the dot's
-layout prevents it.
+layout prevents the swap.
 
 XLA splits a reduction of more than 32 elements along a dimension, unless the library computes it.
 It reduces windows of 32 elements, then the results of the windows (TreeReductionRewriter, for the
@@ -50,6 +50,8 @@ ELEMENTWISE = """
 abs add ceil convert divide exponential exponential-minus-one floor log log-plus-one logistic
 maximum minimum multiply negate power rsqrt sign sqrt subtract tanh
 """
+# Opcodes that the library can compute (MAKING), and opcodes that XLA simplifies before it fuses
+# (SHAPING), so that they do not count towards the size of a fusion.
 MAKING = [OPCODE_IDS[name] for name in ELEMENTWISE.split()]
 SHAPING = [OPCODE_IDS[name] for name in ("broadcast", "reshape", "bitcast")]
 PRODUCTS = [OPCODE_IDS[name] for name in ("dot", "convolution")]
@@ -90,8 +92,9 @@ class Reads(NamedTuple):
 
 
 def weigh_windows(ops: Instructions) -> np.ndarray:
-    """Return the relative cost (instructions,) of computing in two steps: FULL or 1 for a reduction
-    of more than WINDOW elements (all sizes multiples of it, or not), else 0."""
+    """Return the relative cost (instructions,) of reducing in two steps. A reduction along more
+    than WINDOW elements costs FULL if all such sizes are multiples of WINDOW, else 1. All other
+    instructions cost 0."""
     weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
         read = ops.read[ops.main[op, 0]]
@@ -112,7 +115,9 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
         propagates |= ops.kind == TRANSPOSES
         # `first`: the use that a long reduction reduces, or whose layout an instruction passes on
         first = np.where(long, ops.main[:, 0], np.where(propagates, _find_first(ops), NONE))
-        position = np.argsort(ops.order)  # a called computation precedes its caller
+        # A called computation precedes its caller in `order`. So an operand that comes after its
+        # reader is an argument of a call, and the custom call behind it does not count.
+        position = np.argsort(ops.order)
         behind = np.where(position[ops.read] < position[ops.reader], ops.behind[ops.read], NONE)
         _mark_split(
             ops.kind, ops.rank, ops.dimensions, ops.read, ops.before, behind,
@@ -122,9 +127,9 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(ops: Instructions) -> np.ndarray:
-    """Return the operand (instructions,) whose layout each instruction takes, as a use, or NONE. Of
-    operands of the result's rank, the lowest node that is no broadcast or constant, if any: edges
-    do not say which operand is first."""
+    """Return for each instruction the use (instructions,) of the operand whose layout it takes, or
+    NONE. It is the operand of the result's rank with the lowest node, broadcasts and constants
+    last, because edges do not say which operand is first."""
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
     is_filled = np.isin(ops.opcodes[ops.read], FILLED)
@@ -135,8 +140,9 @@ def _find_first(ops: Instructions) -> np.ndarray:
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
-    """Return each instruction's kind of fusion (configs, instructions) int8: with a REDUCTION or
-    POOLING, a SPLIT reduction in two steps (and POOLING: what is fused with it), or NOTHING."""
+    """Return each instruction's kind of fusion (configs, instructions) int8. REDUCTION or POOLING:
+    the library computes it together with one. SPLIT: it is a reduction in two steps; instructions
+    fused with it get POOLING. NOTHING: the library does not compute it."""
     ops, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
     if propagation.backend.by_library:
@@ -158,7 +164,7 @@ def find_slow_products(
 ) -> np.ndarray:
     """Return a mask (states,) of dots that the library does not compute: their left matrix is
     contracted along its first dimension. `point`: (states,) as in Numbered; `made`: (states,)
-    packed results."""
+    packed layouts of results."""
     across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
     is_dot = ops.is_programs & (ops.opcodes == OPCODE_IDS["dot"])
     node = np.append(np.where(is_dot, ops.node, NONE), NONE)
@@ -191,15 +197,15 @@ def _list_abilities(
 
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
-    """Return a mask (instructions,) of maxima and minima that read a reduction: probably with its
-    initial value, a comparison that XLA drops."""
+    """Return a mask (instructions,) of maxima and minima that read a reduction. They probably
+    compare the result with the initial value, and XLA drops this comparison."""
     reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
 
 
 def _find_tiling(graph: Graph, ops: Instructions) -> np.ndarray:
-    """Mark (instructions,) poolings whose windows neither overlap nor cross the border."""
+    """Return a mask (instructions,) of poolings whose windows fill the operand without overlap."""
     read = np.append(ops.read, 0)[ops.main[:, 0]]
     return np.asarray((ops.sizes * list_windows(graph, ops) == ops.sizes[read]).all(axis=1))
 
@@ -214,8 +220,8 @@ def _find_largest(ops: Instructions) -> np.ndarray:
 def _count(
     ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `Reads.inside` and `Reads.outside`. What XLA simplifies before it fuses (reshapes,
-    bitcasts, broadcasts of a scalar, scalars) adds nothing."""
+    """Return `Reads.inside` and `Reads.outside`. Instructions that XLA simplifies before it fuses
+    (reshapes, bitcasts, broadcasts of a scalar) add nothing inside, and scalars nothing outside."""
     elements = ops.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
     inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)
@@ -224,12 +230,12 @@ def _count(
 
 @njit(cache=True, nogil=True)
 def _join(reads, row_major, apart, split, numbers, joined):
-    """Write into `joined` (configs, instructions) each instruction's kind of fusion: one grows at
-    every reduction or pooling, the last first.
+    """Write into `joined` (configs, instructions) each instruction's kind of fusion. A fusion grows
+    at every reduction or pooling, the last one first.
 
-    `row_major`: (states,) results. `apart`: (states,) a fusion ends, at a copy or requested layout.
-    `split`: (configs, instructions) reductions in two steps. `numbers`: (configs, points) states of
-    instructions, then of uses.
+    `row_major`: (states,) True if the result is row-major. `apart`: (states,) True at a copy or a
+    requested layout, where a fusion ends. `split`: (configs, instructions) True for reductions in
+    two steps. `numbers`: (configs, points) states of instructions, then of uses.
     """
     count = reads.ability.size
     owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -250,7 +256,8 @@ def _join(reads, row_major, apart, split, numbers, joined):
 
 @njit(cache=True, nogil=True)
 def _grow(reads, row_major, apart, states, owner, outside, queue, first):
-    """Grow the fusion at `first`: operands breadth first, then the only reader with its own."""
+    """Grow the fusion at `first`: add operands breadth first, then the only reader of the result
+    with its operands, and so on."""
     last, size = first, 0
     while last != NOBODY:
         size, end = _add(reads, owner, outside, queue, 0, size, first, last)
@@ -306,7 +313,8 @@ def _is_apart(reads, apart, states, use):
 
 @njit(cache=True, nogil=True)
 def _is_read_inside(reads, apart, states, owner, first, op):
-    """Return True if all readers of `op`, none behind a copy or request, are in the fusion."""
+    """Return True if all readers of `op` are in the fusion and none reads it through a copy or a
+    requested layout."""
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
         reader = reads.program.reader[use]
@@ -319,7 +327,8 @@ def _is_read_inside(reads, apart, states, owner, first, op):
 
 @njit(cache=True, nogil=True)
 def _find_reader(reads, apart, states, op):
-    """Return the only reader of `op`; NOBODY: there are several, or a copy or request before it."""
+    """Return the only reader of `op`; NOBODY if there are several, or if it reads `op` through a
+    copy or a requested layout."""
     only = NOBODY
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]

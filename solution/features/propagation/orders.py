@@ -41,7 +41,8 @@ def row_major(rank):
 
 @njit(cache=True, nogil=True)
 def transposed(number, order, rank):
-    """Return a transpose's layout for its operand's; `order`: (6,) operand's dimensions."""
+    """Return the layout of a transpose's result if its operand has the layout `number`. `order`:
+    (6,) the operand's dimension for each dimension of the result."""
     result = 0
     for slot in range(rank):
         wanted = unpack(number, slot)
@@ -53,7 +54,7 @@ def transposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def untransposed(number, order, rank):
-    """Return the layout of a transpose's operand if its output has the layout `number`."""
+    """Return the layout of a transpose's operand if its result has the layout `number`."""
     result = np.int64(0)
     for slot in range(rank):
         result |= np.int64(order[unpack(number, slot)]) << (BITS * slot)
@@ -62,7 +63,8 @@ def untransposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def filtered(number, kept, count, rank):
-    """Return a broadcast operand's layout: the result's dimensions `kept` (count,), renumbered."""
+    """Return the layout of a broadcast's operand if its result has the layout `number`. `kept`:
+    (count,) the result's dimension for each dimension of the operand."""
     result, filled = 0, 0
     for slot in range(rank):
         dimension = unpack(number, slot)
@@ -105,7 +107,8 @@ def compare(one, other, sizes, rank):
 def compare_tiled(one, other, sizes, rank):
     """Return how a copy between two layouts moves memory if the two minor dimensions are tiled.
 
-    Then a minor dimension of size 1 is padded, so its position counts. Further out it does not.
+    A dimension of size 1 is padded if it is one of these two, so its position counts there. Further
+    out it does not.
     """
     if one == other or rank < 2:
         return ALIKE
@@ -121,15 +124,16 @@ def compare_tiled(one, other, sizes, rank):
 
 @njit(cache=True, nogil=True)
 def _tiled(number, slot, sizes):
-    """Return the dimension at position `slot`, the same for all dimensions of size 1."""
+    """Return the dimension at position `slot`; MASK for every dimension of size 1."""
     dimension = unpack(number, slot)
     return dimension if sizes[dimension] != 1 else MASK
 
 
 @njit(cache=True, nogil=True)
 def aligned(number, sizes, rank, new_sizes, new_rank):
-    """Return the layout of one side of a reshape (`new_sizes`) that makes it a bitcast with the
-    other's layout `number`, or UNSET. Dimensions of size 1 become outermost, as in XLA."""
+    """Return the layout of one side of a reshape (`new_sizes`) that makes the reshape a bitcast if
+    the other side (`sizes`) has the layout `number`; UNSET if there is none. Dimensions of size 1
+    become outermost, as in XLA."""
     known, count = without_ones(number, sizes, rank)
     start, part_of = np.zeros((2, MAX_RANK + 1), np.int64), np.zeros(MAX_RANK, np.int64)
     old, new = np.zeros(MAX_RANK, np.int64), np.zeros(MAX_RANK, np.int64)
@@ -139,6 +143,7 @@ def aligned(number, sizes, rank, new_sizes, new_rank):
     if parts < 0 or not _keeps_parts(known, count, old, start, parts, part_of):
         return UNSET
     result, filled, slot = 0, 0, 0
+    # from minor to major, replace each group's old dimensions by its new ones
     while slot < count:
         part = part_of[unpack(known, slot)]
         for k in range(start[1, part + 1] - 1, start[1, part] - 1, -1):
@@ -165,8 +170,9 @@ def list_dimensions(sizes, rank, found):
 
 @njit(cache=True, nogil=True)
 def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
-    """Split a reshape's sides into least groups of equal products; return their number (-1 if
-    products never meet) and write where each begins into `start`."""
+    """Divide the dimensions of a reshape's two sides into the smallest groups of equal products.
+    Return the number of groups, or -1 if the products differ; write where each group begins into
+    `start` (2, MAX_RANK + 1)."""
     parts, i, j = 0, 0, 0
     while i < old_count or j < new_count:
         start[0, parts], start[1, parts] = i, j
@@ -187,7 +193,8 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if each group's dimensions are adjacent in memory; write groups to `part_of`."""
+    """Return True if each group's dimensions are adjacent in memory and in order; write the group
+    of each dimension into `part_of`."""
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

@@ -7,7 +7,8 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
    dots and reshapes, before reshapes, and behind some tensors that the requested layouts reach.
    Dots and convolutions request layouts of little padding, the last one first; their operands'
    requests are propagated after all others. A dot that only another dot reads, perhaps through
-   element-wise instructions, requests nothing. Tensors that nothing decides become row-major.
+   element-wise instructions, requests nothing in the first two passes. Tensors that no request
+   reaches become row-major.
 2. A reshape that moves data, because it is no bitcast under the tiles of 8 x 128, requests a pair
    of layouts with little padding; see solution.features.propagation.tiles.
 3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
@@ -15,7 +16,7 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
 
 After the last pass, copies on both sides of a reshape or transpose become one, and a product
 writes the layout that its readers read, if only the two minor dimensions are swapped. Then the
-custom calls disappear, and what is left to copy is marked.
+custom calls disappear, and the remaining copies are marked.
 """
 
 from numba import njit
@@ -56,14 +57,15 @@ from solution.features.propagation.worklist import (
 )
 
 MOST_PASSES = 5
-LAST_GROUPED = 2  # first pass in which a dot that another dot reads requests layouts, too
+# first pass, counted from 0, in which a dot that only another dot reads requests layouts, too
+LAST_GROUPED = 2
 DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 
 
 @njit(cache=True, nogil=True)
 def assign_tiled(program, given, state):
-    """Write the layout of every buffer and use into `state`; layouts propagated from requested ones
-    are added to `given` (instructions,), what custom calls request or UNSET."""
+    """Write the layout of every buffer and use into `state`. `given` (instructions,) is the layout
+    that each custom call requests, or UNSET; propagated requests are added to it."""
     _propagate_requests(program, given, state.known)
     state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
     for turn in range(MOST_PASSES):
@@ -85,7 +87,8 @@ def assign_tiled(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _propagate_requests(program, given, known):
-    """Propagate requested layouts of results forward; write them into the calls without a node.
+    """Propagate requested layouts of results forward; write them into `given` for the custom calls
+    that no configurable node has.
 
     A result takes the layout of its first operand of the same rank that has one; see
     solution.collecting.tpu.asking.propagate.
@@ -111,7 +114,7 @@ def _propagate_requests(program, given, known):
 
 @njit(cache=True, nogil=True)
 def _request_boundary(program, state):
-    """Constrain parameters and results."""
+    """Constrain parameters and results to the layouts of boundary arrays."""
     last = program.kind.size - 1
     for op in program.order:
         if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
@@ -122,7 +125,8 @@ def _request_boundary(program, state):
 
 @njit(cache=True, nogil=True)
 def _request_kept(program, state, kind):
-    """Constrain the reshapes or reductions of earlier passes, the last one first."""
+    """Constrain reshapes or reductions (`kind`) to the layouts that earlier passes kept for them,
+    the last one first."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if program.kind[op] == kind and state.kept_buffers[op] != UNSET:
@@ -136,7 +140,8 @@ def _request_kept(program, state, kind):
 
 @njit(cache=True, nogil=True)
 def _request_products(program, given, state, turn):
-    """Constrain dots and convolutions, the last first; from pass LAST_GROUPED on, every dot."""
+    """Constrain dots and convolutions, the last one first. Before pass LAST_GROUPED, skip dots that
+    only another dot reads. `turn`: the number of the pass."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if not _is_product(program, op) or program.fixed[op] == UNSET:
@@ -181,7 +186,8 @@ def _feeds_dot(program, given, op):
 
 @njit(cache=True, nogil=True)
 def _keep_reshapes(program, state):
-    """Let each reshape that moves data request layouts in the next pass; True if one is new."""
+    """Let each reshape that moves data request layouts in the next pass; return True if any reshape
+    is new."""
     found = False
     for op in range(program.kind.size):
         use = program.use_starts[op]
@@ -221,7 +227,8 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def _keep_reductions(program, state):
-    """Let reductions that reorder dimensions request layouts in the next pass; return if any."""
+    """Let each reduction that reorders dimensions request layouts in the next pass; return True if
+    any reduction is new."""
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -242,7 +249,8 @@ def _keep_reductions(program, state):
 
 @njit(cache=True, nogil=True)
 def _reduced(layout, summed, rank):
-    """Return an operand's layout without the dimensions `summed` (6,), and the rank left."""
+    """Return a reduction's layout and rank if its operand has `layout`: the dimensions `summed`
+    (6,) are dropped, and the others renumbered."""
     result, filled = 0, 0
     for slot in range(rank):
         axis, before, is_summed = unpack(layout, slot), 0, False
@@ -258,8 +266,8 @@ def _reduced(layout, summed, rank):
 @njit(cache=True, nogil=True)
 def _merge_copies(program, state):
     """Merge the copies before and behind a transpose, or a reshape that moves no data, into one
-    before it, if all readers, not counting custom calls, read the same layout. The second copy may
-    stand behind a transpose that alone reads the result."""
+    before it, if all readers, not counting custom calls, read the same layout. If a transpose is
+    the only reader of the result, the second copy may also stand behind that transpose."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         use, kind, rank = program.use_starts[op], program.kind[op], program.rank[op]
@@ -296,7 +304,8 @@ def _merge_copies(program, state):
 
 @njit(cache=True, nogil=True)
 def _find_transpose(program, op):
-    """Return the transpose that is the only reader of a result, not counting custom calls."""
+    """Return the transpose that is the only reader of a result, not counting custom calls; NONE if
+    there is no such transpose."""
     found = NONE
     for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
         reader = program.reader[program.reading[k]]
@@ -324,9 +333,9 @@ def _find_read(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _fuse_copies(program, state):
-    """Fuse copies into products and into reshapes that move data: they write the copy's layout.
+    """Let products, and reshapes that move data, write the layout of the copy behind them.
 
-    That holds if all readers, not counting custom calls, read the same other layout.
+    All readers, not counting custom calls, must read the same layout.
     """
     for op in range(program.kind.size):
         is_moving = program.kind[op] == RESHAPES and state.kept_buffers[op] != UNSET
@@ -387,10 +396,10 @@ def mark_tiled_copies(program, given, free, state, marks):
 
 @njit(cache=True, nogil=True)
 def _compare_use(program, given, state, use):
-    """Return the kind of copy that stands before a use; ALIKE if none does.
+    """Return the kind of copy that stands before a use; ALIKE if there is no copy.
 
-    None stands before a reshape that is moved away, nor before a product that reads the two minor
-    dimensions swapped. A broadcast reads its operand at any position of dimensions of size 1.
+    A reshape that is moved away needs no copy, nor does a product that reads the two minor
+    dimensions swapped. For a broadcast, the positions of dimensions of size 1 do not matter.
     """
     base, reader = program.read[use], program.reader[use]
     made, read, kind = state.buffers[base], state.uses[use], program.kind[reader]

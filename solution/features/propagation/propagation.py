@@ -58,7 +58,7 @@ class Propagation:
         return self._number(codes, self._packed)
 
     def number_nothing(self) -> Numbered:
-        """Return the states without requested layouts, as one configuration's."""
+        """Number the state of each point in one configuration that requests no layouts."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._number(codes, np.full_like(self._packed, UNSET))
 
@@ -107,7 +107,8 @@ class Propagation:
 
     @cached_property
     def _free(self) -> np.ndarray:
-        """(instructions,) bool: constants, iotas, broadcasts of scalars, written in any layout."""
+        """(instructions,) bool: True for constants, iotas and broadcasts of scalars, which are
+        written in any layout without a copy."""
         ops, ranks = self.instructions, np.append(tensor_ranks(self.graph), 0)
         filled = np.isin(ops.opcodes, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
         free = (ops.node != NONE) & filled

@@ -1,11 +1,12 @@
-"""Count the bytes of tensors that a TPU pads to register tiles, and the use of its matrix unit.
+"""Count the bytes of tensors that a TPU pads to register tiles, and the used share of its matrix
+unit.
 
 A register of a TPU holds 8 sublanes x 128 lanes of 32 bits. In memory, a tensor's most minor
 dimension fills lanes, so its size is rounded up to a multiple of 128. The next one fills sublanes:
 it is rounded up to a multiple of 8 or, below 8, to a power of two. A layout therefore decides how
 many bytes a tensor has, and how many bytes each kernel and copy moves.
 
-A tensor of one dimension fills all sublanes of a register, or as many as hold it.
+A tensor of one dimension fills rows of 128 lanes; its number of rows is rounded up in the same way.
 """
 
 import numpy as np

@@ -100,7 +100,7 @@ TPU_FEATURES = (
       for tensor, which in TENSORS.items()),
     Feature("state_matrix_unit", "log2 share", "of the matrix unit's width that a product uses"),
 )  # fmt: skip
-LEAST_SHARE = 1e-9
+LEAST_SHARE = 1e-9  # added to shares before their logarithm
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = library.SPLIT + 1
 # Columns of StateTable.shares: 1 / number of instructions; bytes moved / bytes of all tensors;
@@ -126,7 +126,8 @@ class Loops:
     run: np.ndarray
     # (states,) float64: penalty of short loops, max(0, 1 / elements - 1 / ENOUGH)
     short: np.ndarray
-    # (states,) int64: the instruction whose tensor the loop runs over: summed operand, or result
+    # (states,) int64: the instruction whose tensor the loop runs over: the operand that is summed,
+    # or the result
     works_on: np.ndarray
 
 
@@ -153,9 +154,10 @@ def find_loops(
 def _follow_sums(
     ops: Instructions, points: Points, layouts: np.ndarray, opcodes: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for each state (states,): whether its loop sums (reduction or pooling), whether along
-    contiguous memory, and log2 of its run: the contiguous part of the summed dimensions or, if the
-    innermost is not summed, the product of those inside of the summed ones."""
+    """Return three arrays (states,): True for the loop of a reduction or pooling, True if it sums
+    along contiguous memory, and log2 of the consecutive elements that it works on. These are the
+    contiguous part of the summed dimensions or, if the innermost dimension is not summed, all
+    dimensions inside of the summed ones."""
     read = points.read[:, 0]
     dimensions = list_dimensions(layouts, ops.rank[read])
     _, sizes = lay_out(layouts, ops.sizes[read], ops.rank[read])  # minor to major
@@ -197,8 +199,8 @@ class StateTable:
     reader: np.ndarray
     features: np.ndarray  # (states, columns) float32, see list_state_features
     shares: np.ndarray  # (states, NUM_SHARES) float32: weights of each state's cost, see NUM_SHARES
-    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 without copy,
-    # and on a TPU, which moves whole register tiles
+    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 if nothing is
+    # copied, and on a TPU, which moves whole register tiles
     strides: np.ndarray
     # (states,) float32, over the bytes of all tensors: bytes in short loops (times Loops.short);
     # bytes of results fused with a reduction; bytes summed in two steps (times weigh_windows).
@@ -212,9 +214,9 @@ class StateTable:
     tensor_bytes: np.ndarray
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors
     padding: np.ndarray
-    # (states,) float32: how often each is computed or copied, over the bytes of all tensors
+    # (states,) float32: how often the tensor is computed or copied, over the bytes of all tensors
     runs: np.ndarray
-    pads: bool  # True if the backend pads tensors to register tiles, as a TPU's does
+    pads: bool  # True if the backend pads tensors to register tiles, as the TPU backend does
 
     @property
     def is_copied(self) -> np.ndarray:
@@ -315,29 +317,31 @@ def _share(
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes of states' tensors (result and two main operands; a copy's both), and of all."""
+    """The bytes of each state's tensors (result and two main operands; for a copy, the tensor
+    before and after it), and of all tensors together."""
 
     plain: np.ndarray  # (states, 3) float64, without padding
     padded: np.ndarray  # (states, 3) float64, with the padding of the layouts; equal without tiles
     # bytes of all tensors of the program, in the layouts that the compiler chooses if none is
-    # requested
+    # requested, times how often each tensor is computed
     total: float
     is_padded: bool  # True if the backend pads tensors to register tiles
-    runs: np.ndarray  # (states,) float64: how often each is computed or copied, see count_runs
+    # (states,) float64: how often the tensor is computed or copied; see count_runs
+    runs: np.ndarray
 
 
 def _measure(
     propagation: Propagation, points: Points, layouts: np.ndarray, default: Numbered
 ) -> Measured:
-    """Return the bytes of states' tensors with `layouts` (states, 4), columns MADE ... COPY;
-    `default` are the states without requested layouts."""
+    """Return the bytes of the states' tensors. `layouts`: (states, 4), columns MADE ... COPY;
+    `default`: the states without requested layouts."""
     graph, ops = propagation.graph, propagation.instructions
     tensors = np.column_stack([points.made, points.read])  # (states, 3)
     size = np.append(num_bytes(graph), 0.0)[ops.node]
     plain, all_bytes = size[tensors], size
     padded, runs = plain, np.ones(ops.number)
     if propagation.backend.device_layouts:
-        # An instruction without operands is listed as its operands, in the layout of its result.
+        # Where an operand is missing, `tensors` repeats the result: take the result's layout.
         is_result = (layouts[:, :COPY] < 0) & (tensors == points.made[:, None])
         known = np.where(is_result, layouts[:, [MADE]], layouts[:, :COPY])
         widths = np.append(element_bytes(graph), 1.0)[ops.node]
@@ -353,7 +357,8 @@ def _measure(
 
 
 def _sum_moved(points: Points, layouts: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return bytes (states,) of `size` (states, 3) read and written; the mean of copies."""
+    """Return the bytes (states,) that each state reads and writes, given the bytes `size` (states,
+    3) of its tensors; for a copy, the mean of bytes read and bytes written."""
     made, first, second = size.T
     more = np.where(layouts[:, SECOND] >= 0, second, 0)
     return np.where(points.is_use, (made + first) / 2, made + first + more)
@@ -370,7 +375,7 @@ def _find_padding(points: Points, layouts: np.ndarray, measured: Measured) -> np
 def _describe_padding(
     ops: Instructions, points: Points, layouts: np.ndarray, measured: Measured
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns TPU_FEATURES (states, 3) and (states,)."""
+    """Return the columns TPU_FEATURES: padding (states, 3) and matrix unit (states,)."""
     tensors = np.column_stack([points.made, points.read])
     padding = np.log2(np.maximum(measured.padded, 1) / np.maximum(measured.plain, 1))
     # width = sum over result and operands of log2(share of the matrix unit's width in use)
@@ -387,6 +392,7 @@ def _describe_padding(
 def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
     """Return `StateTable.strides` (states,) float32, the distance between reads of each copy."""
     sizes, rank = ops.sizes[points.made], ops.rank[points.made]
+    # `along`: the copy's contiguous dimension; its stride before the copy is the distance
     there, _ = lay_out(layouts[:, MADE], sizes, rank)
     _, written = lay_out(layouts[:, FIRST], sizes, rank)
     rows, slot = np.arange(len(layouts)), np.argmax(written > 0, axis=1)
@@ -405,11 +411,12 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
     alike = dimensions == list_dimensions(make_row_major(rank), rank)
     as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
     known = layouts >= 0
+    # positions of the two most minor dimensions of more than one element
     counted = logs > 0
     minor = np.argmax(counted, axis=1)
     counted[rows, minor] = False
     second = np.argmax(counted, axis=1)
-    last = rank[:, None] - np.arange(1, LAST + 1)
+    last = rank[:, None] - np.arange(1, LAST + 1)  # the last LAST dimensions, the last one first
     is_last = (last >= 0) & known[:, None]
     last = np.maximum(last, 0)
     return np.column_stack([

@@ -1,9 +1,8 @@
 """Number the distinct states that instructions and uses have in all configurations (compiled).
 
-A point is an instruction or a use (an operand as one instruction reads it). Its state in one
-configuration is the layouts that it has there, and how its tensor is copied. Configurations agree
-in most states, so each distinct state is stored once for each point, and a configuration is a row
-of state numbers.
+A point is an instruction or a use (an operand as one instruction reads it). Its state in a
+configuration is its layouts, and how its tensor is copied. Configurations agree in most states, so
+each distinct state of a point is stored once, and a configuration is a row of state numbers.
 
 The last functions list the tensors of each state, and compute how a layout lies in memory.
 """
@@ -70,9 +69,9 @@ def grow(states: States) -> States:
 
 @njit(cache=True, nogil=True)
 def number_states(program, free, packed, starts, codes, state, states, numbers):
-    """Number the states (see Points) of the configurations in `codes` in `numbers` (configs,
-    instructions + uses) int32; stop if the table might get too small. Return how many were
-    numbered.
+    """Write the number of each point's state (see Points) into `numbers` (configs, instructions +
+    uses) int32, for the configurations `codes`. Stop before the table may get too small, and return
+    the number of configurations done.
 
     `packed` (pairs, 3), `starts` and `codes` are the codebook's, layouts packed into integers;
     `free` (instructions,) marks tensors that change layout at no cost, such as constants. `state`
@@ -109,7 +108,8 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
 
 @njit(cache=True, nogil=True)
 def _find(states, point, made, first, second, copy):
-    """Return the number of the state of `point` with these layouts and copy, perhaps a new one."""
+    """Return the number of the state of `point` with these layouts and this kind of copy; add the
+    state if it is new."""
     last, number = NO_STATE, states.first[point]
     while number != NO_STATE:
         known = states.layouts[number]
@@ -216,8 +216,8 @@ def _pack_one(row, rank, order):
 @dataclass(frozen=True)
 class Points:
     """For each state, its instruction or use, and the instructions that compute its tensors. A
-    state is the layouts and the copy of an instruction, or of a use (an operand as one reads
-    it)."""
+    state is the layouts and the kind of copy of an instruction, or of a use (an operand as one
+    instruction reads it)."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
     # (states,) int64, the instruction; for a use, the instruction that reads
@@ -228,7 +228,8 @@ class Points:
 
 
 def find_points(instructions: Instructions, point: np.ndarray) -> Points:
-    """Return the Points of states of `point` (states,): instructions, then uses."""
+    """Return the Points of states, given the number `point` (states,) of each state's instruction
+    or use: instructions are numbered first, then uses."""
     is_use = point >= instructions.number
     read = np.append(instructions.read, 0)  # so that index 0 exists
     use = np.where(is_use, point - instructions.number, 0)

@@ -8,10 +8,10 @@ little padding:
 * An array at the program's boundary (a parameter or a result) has the layout of least padded size.
   Its other dimensions are row-major, and ties go to row-major.
 * A product of two matrices is written in the layout of least padded size, too.
-* A product of arrays of higher rank is computed as a convolution. Of each tensor, two dimensions
-  are minor: the largest free one and the largest contracted one of an operand; the largest free
-  one of each operand in the result. They stand in the order with less padding. The others are
-  row-major.
+* A product of arrays of higher rank is computed as a convolution. Each tensor has two minor
+  dimensions. In an operand, they are its largest free and its largest contracted dimension; in the
+  result, the largest free dimension of each operand. They stand in the order with less padding.
+  The other dimensions are row-major.
 * The same holds for a convolution: batch and features are minor in the input and in the result, and
   both kinds of features in the kernel.
 
@@ -53,8 +53,8 @@ Layout = tuple[int, ...]  # the dimensions of a tensor, minor to major
 
 
 def find_fewest_rows(width: np.ndarray) -> np.ndarray:
-    """Return the fewest rows (tensors,) of a register tile, for the bytes of an element: 8 for 1,
-    4 for 2, 2 for 4 and more.
+    """Return the minimum number of rows (tensors,) of a register tile, given the bytes of an
+    element: 8 rows for 1 byte, 4 for 2 bytes, 2 for 4 bytes and more.
 
     A TPU v3 keeps elements of less than a byte, such as s4, in a byte each.
     """
@@ -62,8 +62,8 @@ def find_fewest_rows(width: np.ndarray) -> np.ndarray:
 
 
 def count_rows(size: int, fewest: int) -> int:
-    """Return the rows of a tile for a second minor dimension of this size, a power of two up to 8;
-    `fewest`: see find_fewest_rows."""
+    """Return the number of rows of a tile, a power of two up to 8, if the second minor dimension
+    has this size; `fewest`: see find_fewest_rows."""
     rows = fewest
     while rows < min(SUBLANES, size):
         rows *= 2
@@ -119,9 +119,10 @@ def choose_reshape(
 ) -> tuple[Layout, Layout] | None:
     """Return the layouts of operand and result of a reshape that moves data.
 
-    Of all pairs under which no element would move without tiles, it is the pair with the least
-    padded size of both tensors; of equals the one with more rows in its tiles, then the row-major
-    one. The compiler chose so for 201 of 202 random reshapes (`python -m benchmarks.tpu_reshapes`).
+    Only pairs of layouts that would make the reshape a bitcast without tiles are compared. The pair
+    with the least padded size of both tensors wins; of equal ones, the pair with more rows in its
+    tiles, then the row-major one. The compiler made this choice for 201 of 202 random reshapes
+    (`python -m benchmarks.tpu_reshapes`).
 
     Args:
         sizes: sizes of the operand's and of the result's dimensions.
@@ -285,6 +286,7 @@ def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Inst
         summed = _find_summed(ops, op)
         if summed:
             fixed[op] = layouts.avoid_summed(inlined.node[op], int(fixed[op]), summed)
+    # a product of two matrices that only a transpose reads: the best layout of the transpose counts
     turned = find_turned(inlined, ops.opcodes, ops.rank, ops.dimensions)
     for dot, order in turned.items():
         if len(order) == 2:

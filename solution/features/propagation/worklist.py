@@ -53,7 +53,8 @@ class State(NamedTuple):
     overwrites all arrays."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
-    uses: np.ndarray  # (uses,) int64, layouts in which operands are read; UNSET without one
+    # (uses,) int64, layouts in which operands are read; UNSET without a constraint
+    uses: np.ndarray
     source: np.ndarray  # (uses,) int64, the instruction whose result each use reads
     marks: np.ndarray  # (instructions + uses,) int8, MANDATORY and URGENT of each constraint
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
@@ -68,8 +69,8 @@ class State(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def set_buffer(program, state, op, layout, mandatory, urgent):
-    """Constrain the result of `op` and let this be propagated, unless its rank is below 2, or an
-    optional constraint contradicts an earlier one."""
+    """Constrain the layout of the result of `op` and list the constraint for propagation, unless
+    the rank is below 2, or the constraint is optional and contradicts an earlier one."""
     if program.rank[op] < 2:
         return
     mark, known = mandatory | urgent, state.buffers[op]
@@ -85,8 +86,9 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
-    """Constrain the layout in which a use reads its operand and let this be propagated, unless its
-    rank is below 2, or the constraint is optional and the use has one."""
+    """Constrain the layout in which a use reads its operand and list the constraint for
+    propagation, unless the rank is below 2, or the constraint is optional and the use already has
+    one."""
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
@@ -104,8 +106,8 @@ def _add(state, item):
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Write the layout of every buffer and use into `state`; `given` (instructions,) is what custom
-    calls request, or UNSET."""
+    """Write the layout of every buffer and use into `state`; `given` (instructions,) is the layout
+    that each custom call requests, or UNSET."""
     reset(state)
     find_sources(program, given, state.source)
     _request_fixed(program, state)
@@ -123,7 +125,7 @@ def reset(state):
 
 @njit(cache=True, nogil=True)
 def fill_unconstrained(program, given, state):
-    """Make every result without a constraint row-major, and propagate that."""
+    """Make every result without a constraint row-major, and propagate these layouts."""
     for op in program.order:
         takes_part = program.kind[op] != ASKS or (given[op] != UNSET and program.flags[2])
         if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
@@ -166,6 +168,8 @@ def _request_row_major_operands(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _request_of_backend(program, given, state):
+    """Constrain all operands to be row-major, and fixed results to their layouts, if the backend
+    requests this. A dot with swapped operands, and its transpose, get the layout `turned`."""
     if not program.flags[0]:
         return
     for op in program.order:
@@ -286,7 +290,7 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if the operand is the longest of a concatenation along its dimension."""
+    """Return True if no operand of a concatenation is longer along the concatenated dimension."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:
@@ -299,7 +303,8 @@ def _is_largest(program, use):
 
 @njit(cache=True, nogil=True)
 def _are_vectors(program, one, other):
-    """Return True if both results are vectors: no layout passes their reshape."""
+    """Return True if both results have a single dimension of a size other than 1. Then a reshape
+    between them propagates no layout."""
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 

@@ -5,7 +5,7 @@ finds the loop that moves along each dimension of each parameter. This tells whi
 parameter a tile reads: bytes, cache lines, pages, and the length of contiguous runs. On any machine
 with caches these decide how fast a tile is.
 
-An Axis says which loops move along one dimension, a Walk holds the axes of a tensor.
+An Axis names the loops that move along one dimension; a Walk holds the axes of a tensor.
 
 Each step derives the loops along an operand from the loops along the result. RULES has a rule for
 each opcode whose result elements depend on operand elements at other indices. All other opcodes
@@ -35,10 +35,10 @@ from solution.features.tile.tiling import (
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops along one dimension of a tensor; without one, all of it is read."""
+    """The loops along one dimension of a tensor; without a loop, the whole dimension is read."""
 
     loop: int | None = None
-    window: int | None = None  # a second loop, over a dimension of a convolution's weights
+    window: int | None = None  # a second loop, along a dimension of a convolution's weights
     step: float = 1.0  # elements by which one iteration of `loop` advances
     halo: float = 0.0  # neighbouring elements that an iteration reads as well
 
@@ -57,7 +57,8 @@ class Walk:
     element_bytes: float
 
     def box(self, iterations: np.ndarray) -> np.ndarray:
-        """Return elements (configs, rank) that `iterations` (configs, NUM_LOOPS) touch."""
+        """Return the number of elements (configs, rank) that `iterations` (configs, NUM_LOOPS) of
+        the loops touch along each dimension."""
         columns = [
             _reach(axis, size, iterations) for axis, size in zip(self.axes, self.sizes, strict=True)
         ]
@@ -73,7 +74,8 @@ class Walk:
         return found
 
     def inner_stride(self, loop: int) -> float:
-        """Return the bytes between a loop's iterations; 0 if it does not move along."""
+        """Return the bytes between the elements of consecutive iterations of a loop; 0 if the loop
+        does not move along the tensor."""
         moved = [
             stride * axis.step
             for axis, stride in zip(self.axes, self.strides, strict=True)
@@ -83,8 +85,8 @@ class Walk:
 
 
 def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
-    """Return the elements (configs,) touched along a dimension: min(size, (steps - 1) * step +
-    window + halo) by the iterations of its loops, or all without loops."""
+    """Return the number of elements (configs,) touched along a dimension by the iterations of its
+    loops: min(size, (steps - 1) * step + window + halo); without loops, `size`."""
     once = np.ones(len(iterations))
     if axis.loop is None and axis.window is None:
         return once * size
@@ -153,8 +155,8 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a dot's operand: batch first, then, in any order, a kept dimension (of the
-    result's size) and a contracted one."""
+    """Return the axes of a dot's operand. Batch dimensions come first, then, in either order, a
+    kept dimension (recognised by the result's size) and a contracted one."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -170,7 +172,8 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return a convolution operand's axes; only a kernel's largest convolution has loops."""
+    """Return the axes of a convolution's operand. Only the largest convolution of a kernel has
+    loops; operands of others are read as a whole."""
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
     if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
@@ -181,7 +184,8 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Return the axes of weights: the result's loop on output features, the sum's on others."""
+    """Return the axes of a convolution's weights. The result's loop moves along the output
+    features; each other dimension has its own loop of the sum (`window`)."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -190,8 +194,8 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Return an image's axes: the batch has the result's loop, features the weights', others
-    both."""
+    """Return the axes of a convolution's image. The result's loop moves along the batch, the loop
+    of the weights along the input features, and both along spatial dimensions."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -211,7 +215,7 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
 
 
 def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
-    """Return the node's features (140,), clipped to valid dimensions."""
+    """Return the node's features (140,), clipped to valid dimension numbers."""
     return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 
@@ -235,7 +239,8 @@ def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, i
 
 
 def _stride(graph: Graph, node: int, made: int, producer: int, read: int) -> float:
-    """Return how many operand elements one step along the result's dimension moves, at least 1."""
+    """Return the number of operand elements, at least 1, by which one step along the result's
+    dimension moves: floor(operand's size / result's size)."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     return float(max(1.0, np.floor(shapes[producer, read] / max(shapes[node, made], 1))))
 
@@ -257,8 +262,8 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a slice's operand with a halo of what it drops: slices at several offsets
-    read neighbours, as a stencil does."""
+    """Return the axes of a slice's operand, with the dropped elements as a halo, because slices of
+    one tensor at several offsets read neighbouring elements, as a stencil does."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     if rank != len(axes):

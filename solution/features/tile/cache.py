@@ -1,10 +1,11 @@
 """Count the cache misses of a tiled loop nest.
 
-Inside a tile run the kernel's loops, around them the loops over tiles. Going outwards from the
-innermost loop, data is reused as long as everything that the loops so far touch fits into the
-cache. The first loop that no longer fits loads each of its lines again in every execution. Caches
-do not always evict the least recently used line, so a second count keeps a part of what does not
-fit. A box is the part of a tensor that some iterations touch, a block is a cache line or a page.
+The kernel's loops run inside a tile, and the loops over tiles run around them. Going outwards from
+the innermost loop, data is reused as long as all data that the loops so far touch fits into the
+cache. The first loop whose data no longer fits loads each of its lines again in every execution.
+Caches do not always evict the least recently used line, so a second count keeps a part of the data
+that does not fit. A box is the part of a tensor that some iterations touch; a block is a cache line
+or a page.
 
 Source: the reuse analysis of Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; cache
 sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The cache performance
@@ -40,11 +41,12 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """A kernel's loops of several iterations (levels) from the innermost: in a tile, then over
-    tiles."""
+    """A kernel's loops of more than one iteration (levels), from the innermost outwards: first the
+    loops inside a tile, then the loops over tiles."""
 
     configs: int
-    # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once (whole tile)
+    # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once, in a tile of
+    # full size
     levels: np.ndarray
     # as `levels`, but averaged over all tiles, because tiles at the border are smaller
     mean_levels: np.ndarray
@@ -52,7 +54,8 @@ class Nest:
 
 
 class Reached(NamedTuple):
-    """A tensor's part (box) touched in one run of each level's loop: (levels x configs, rank)."""
+    """The part of a tensor (box) that one run of each level's loop touches; the boxes are (levels x
+    configs, rank)."""
 
     walk: Walk
     box: np.ndarray  # elements along each dimension, for a whole tile
@@ -60,7 +63,8 @@ class Reached(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Cache blocks (levels x configs,) of a tensor's boxes: of a `whole` tile's, and their mean."""
+    """Number of cache blocks (levels x configs,) in each box of a tensor: of a `whole` tile, and
+    the `mean` over all tiles."""
 
     whole: np.ndarray
     mean: np.ndarray
@@ -96,7 +100,8 @@ def make_nest(tiling: Tiling, inner: int) -> Nest:
 
 
 def _order(tiling: Tiling, inner: int) -> list[int]:
-    """Return all loops, innermost first: `inner`, the minor dimension, sums, other dimensions."""
+    """Return all loops, innermost first: `inner`, the loop along the minor dimension, the loops of
+    sums, then the loops along other dimensions."""
     sums = [REDUCTION, *range(NUM_LOOPS - 1, WINDOW - 1, -1)]
     output = list(range(MAX_RANK - 1, -1, -1))
     rest = [tiling.rank - 1, *sums, *(loop for loop in output if loop != tiling.rank - 1)]
@@ -104,7 +109,8 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
-    """Return the box of each tensor of `walks` that each level (a loop with inner ones) touches."""
+    """Return the boxes of each tensor of `walks` that the levels of a nest touch. A level is a loop
+    and all loops inside it."""
     # All levels in one array operation, because the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
@@ -118,14 +124,15 @@ def count_blocks_of(reached: Reached, block: int) -> Blocks:
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Count blocks (configs,) of `block` bytes that a tensor's `box` (configs, rank) touches; the
-    mean over all boxes of this size."""
+    """Return the number of blocks (configs,) of `block` bytes that a `box` (configs, rank) of a
+    tensor touches: the mean over all boxes of this size."""
     return _count_aligned(walk, box, _align(walk, box, block), block)
 
 
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Return the alignment (configs, rank), bytes, of box starts, at most a block: 16 float32 start
-    where a line does. Strides of a block or more need none, and get a block."""
+    """Return the alignment (configs, rank) in bytes, at most a block, of the starts of boxes along
+    each dimension. For instance, boxes of 16 float32 start where a cache line of 64 bytes does. A
+    dimension with a stride of a block or more needs no alignment and gets `block`."""
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
         if stride < block:
@@ -136,9 +143,9 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
-    """Count blocks (configs,) of boxes (configs, rank) that start at multiples of `aligned` bytes
-    (configs, rank): a product over dimensions of `steps` or, if the stride is below a block, max(1,
-    1 + (steps * stride - max(aligned, stride)) / block)."""
+    """Return the number of blocks (configs,) that boxes (configs, rank) touch if they start at
+    multiples of `aligned` bytes (configs, rank). It is the product over dimensions of `steps` or,
+    if the stride is below a block, max(1, 1 + (steps * stride - max(aligned, stride)) / block)."""
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -152,8 +159,9 @@ def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int)
 def count_misses(
     reached: Sequence[Reached], blocks: Sequence[Blocks], nest: Nest, cache: Cache
 ) -> Misses:
-    """Return the blocks (configs,) that the nest loads into the cache, at least 1, from what each
-    level touches of each tensor (`reached`), and the number of `blocks` in it."""
+    """Return the number of blocks (configs,), at least 1, that the nest loads into the cache.
+    `reached`: the boxes of each tensor that each level touches; `blocks`: their numbers of blocks.
+    """
     configs = nest.configs
     if not len(nest.levels) or not reached:
         return Misses(np.ones(configs), np.ones(configs))
@@ -163,7 +171,8 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # A level that fits reuses its data; the first that does not, or the last, loads at every run.
+    # A level whose data fits reuses it. The first level that does not fit, or else the last level,
+    # loads its data at every run.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
     # a level that keeps the share `kept` of its data loads only the rest again at each run
@@ -175,7 +184,8 @@ def count_misses(
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return cache blocks (configs,) taken up: over `blocks` if strides leave sets unused."""
+    """Return the number of cache blocks (configs,) that a box takes up: more than its `blocks` if
+    its strides leave some of the cache's sets unused."""
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -188,7 +198,8 @@ def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np
 
 
 def distinct_sets(stride: float, cache: Cache) -> float:
-    """Return how many sets of the cache a stride (bytes) reaches: few if it is a power of two."""
+    """Return the number of the cache's sets that steps of a stride (bytes) reach: few if the stride
+    is a large power of two."""
     if stride < cache.block or stride % cache.block:
         return cache.sets
     return cache.sets / math.gcd(cache.sets, int(stride // cache.block))

@@ -19,14 +19,15 @@ from solution.features.preparation import keep_nodes
 
 
 def inline_fusions(graph: Graph) -> Graph:
-    """Replace each fusion by its computation's root, and parameters by operands of equal type,
-    shape and layout, in the order of numbers. Fusions without computation stay; without any other,
-    the same graph is returned."""
+    """Return the graph with each fusion replaced by its computation's root, and the computation's
+    parameters by the fusion's operands of equal type, shape and layout, in the order of their
+    numbers. Fusions without a computation of their own stay. If no fusion is replaced, the same
+    graph is returned."""
     return _inlined(graph) or graph
 
 
 def _inline(graph: Graph) -> Graph | None:
-    """Return the graph with inlined fusions; None if there are none."""
+    """Return the graph with inlined fusions; None if no fusion can be inlined."""
     fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
     if not fusions:
         return None
@@ -78,7 +79,8 @@ def _list_producers(graph: Graph) -> dict[int, list[int]]:
 def _find_parameters(
     graph: Graph, producers: dict[int, list[int]], is_root: np.ndarray, root: int
 ) -> list[int]:
-    """Return the parameters of the computation of `root`, not of computations it calls."""
+    """Return the parameters of the computation of `root`, without those of computations that it
+    calls."""
     found, waiting = {root}, [root]
     while waiting:
         new = {node for node in producers[waiting.pop()] if not is_root[node]} - found

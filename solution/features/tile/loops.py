@@ -67,8 +67,8 @@ TOKEN_FEATURES = 9
 
 
 def innermost_loop(graph: Graph) -> int:
-    """Return the loop that a C compiler puts innermost: the sum's if all operands are contiguous
-    along it (A times B transposed), else the output's minor one."""
+    """Return the loop that a C compiler puts innermost: the loop of the sum if all operands are
+    contiguous along it (A times B transposed), else the loop along the output's minor dimension."""
     summed = [walk for walk in find_walks(graph)[1:] if walk.follows()[REDUCTION]]
     if summed and all(walk.axes[-1].loop == REDUCTION for walk in summed):
         return REDUCTION

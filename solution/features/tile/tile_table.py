@@ -42,7 +42,7 @@ GROUPS = {
              "power", "sqrt", "rsqrt", "cbrt", "divide", "sine", "cosine", "erf", "remainder"),
 }  # fmt: skip
 OTHER = "other"  # group of all other opcodes, which are element-wise
-WINDOWS = 4
+WINDOWS = 4  # number of dimensions of a window that have columns
 
 KERNEL_FEATURES = (
     *numbered("output_size", "log1p elements", "the shape in its logical order", MAX_RANK),
@@ -203,8 +203,9 @@ def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
 
 
 def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns REUSE, a tile as a matrix product: footprint = rows * columns + rows *
-    step + columns * step. `minor`: (configs,) log1p of the tile's contiguous dimension."""
+    """Return the columns REUSE, which treat a tile as a matrix product: footprint = rows * columns
+    + rows * step + columns * step. `minor`: (configs,) log1p of the tile's size along the
+    contiguous dimension."""
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     # all loops that are summed over: of a dot or reduce, and over a convolution's weights
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))

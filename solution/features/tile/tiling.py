@@ -17,7 +17,8 @@ from solution.domain.neighbours import find_depths
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
 from solution.features import operations
 
-# Loops: dimensions of the tiled tensor, major to minor; a sum; dimensions of convolution weights.
+# Loops are numbered in this order: loops along the dimensions of the tiled tensor, major to minor;
+# one loop of a sum (REDUCTION); from WINDOW on, loops along the dimensions of convolution weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1
@@ -29,7 +30,7 @@ class Tiling:
 
     node: int  # the node of the tiled tensor
     rank: int  # rank of that tensor; 1 for a scalar
-    in_registers: bool  # the two minor bounds count register tiles
+    in_registers: bool  # True if the two minor bounds count register tiles, not elements
     extents: np.ndarray  # (NUM_LOOPS,) float64: iterations of each loop, at least 1
     tiles: np.ndarray  # (configs, NUM_LOOPS) float64: iterations inside a tile, from 1 to extents
 
@@ -71,8 +72,8 @@ find_tiling = PerGraph(_find_tiling)
 
 
 def output_node(graph: Graph) -> int:
-    """Return the node that the kernel writes: the largest tensor without reader, of a tuple its
-    largest element; if all are read, the largest."""
+    """Return the node that the kernel writes: the largest tensor without a reader; else, the
+    largest element of a tuple without a reader; else, the largest tensor."""
     ranks, elements = operations.tensor_ranks(graph), operations.num_elements(graph)
     consumed = np.zeros(graph.num_nodes, bool)
     consumed[graph.edges[:, 1]] = True
@@ -104,9 +105,11 @@ def physical_order(graph: Graph, node: int) -> np.ndarray:
 
 
 def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
-    """Return the tiled node, and whether bounds up to `largest` (6,) count register tiles: of a
-    node whose register tiles equal them or, next best, are as many; of several, the output, the
-    larger, the further from inputs. Else they are the output's elements (a CPU's bounds)."""
+    """Return the tiled node, and True if the bounds count register tiles. `largest`: (6,) the
+    largest bounds of all candidates. A node fits if its numbers of register tiles equal the bounds
+    or, next best, are not below them. Of several such nodes, take the output, then the larger node,
+    then the one further from inputs. If none fits, the bounds count the output's elements, as on a
+    CPU."""
     output, ranks = output_node(graph), operations.tensor_ranks(graph)
     used = int(np.count_nonzero(largest))
     fits = np.flatnonzero((ranks == used) & (used > 0))
@@ -128,7 +131,8 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:
-    """Return the elements (6,) of a register tile, major to minor; a vector fills all."""
+    """Return the number of elements (6,) of a register tile along each dimension, major to minor. A
+    vector fills all sublanes and lanes of a tile with its one dimension."""
     shape = np.ones(MAX_RANK)
     rank = int(operations.tensor_ranks(graph)[node])
     one_hot = graph.node_features[node, vocabulary.ELEMENT_TYPE]
@@ -153,7 +157,7 @@ def _reduction_length(graph: Graph) -> float:
 
 @dataclass(frozen=True)
 class Convolved:
-    """The largest convolution of a kernel graph."""
+    """The convolution with the largest weights in a kernel graph."""
 
     node: int
     weights: int  # node of the weights, which the competition calls the kernel
@@ -162,7 +166,7 @@ class Convolved:
 
 
 def _find_convolved(graph: Graph) -> Convolved | None:
-    """Return the largest convolution; None if there is none whose weights are known."""
+    """Return the convolution with the largest weights; None if no convolution has known weights."""
     weights_of = operations.find_operands(graph).kernel
     is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
     nodes = np.flatnonzero(is_convolution & (weights_of != operations.NONE))

@@ -1,8 +1,8 @@
 """Describe the memory traffic of a tile: working set, cache lines, pages, misses.
 
 For every tensor that a kernel reads or writes (solution.features.tile.access), the box that a tile
-touches is counted in cache lines and pages. Traffic is that count times the number of tiles, over
-the count of the whole tensor: 1 is the optimum for any kernel.
+touches is counted in cache lines and pages. Traffic is that count times the number of tiles,
+divided by the count of the whole tensor: 1 is the optimum for any kernel.
 
 The column "cycles" estimates the cycles of a tiled kernel by costs that are the same for all
 kernels. It sums the innermost loop's computation, the start of that loop and of the loop around it,
@@ -96,8 +96,8 @@ FEATURES = _OF_ALL + tuple(
 
 
 def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return cycles (configs,) of a mean iteration: work + (START * starts + sum over caches of
-    MISS * misses) / iterations."""
+    """Return the estimated cycles (configs,) of one iteration on average: work + (START * starts +
+    sum over caches of MISS * misses) / iterations."""
     tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))
     if is_unit(graph):
@@ -136,7 +136,8 @@ def describe_traffic(graph: Graph, nest: Nest) -> Columns:
 
 
 def touch(walk: Walk, tiling: Tiling) -> Touch:
-    """Count the part of a tensor that each configuration's tile touches."""
+    """Return the part of a tensor that each configuration's tile touches, counted in elements,
+    cache lines and pages."""
     box = walk.box(tiling.tiles)
     return Touch(
         walk,
@@ -159,7 +160,8 @@ def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
 
 
 def _count_trips(walk: Walk, tiling: Tiling) -> np.ndarray:
-    """Count how often (configs,) the part that a tile reads changes over all tiles in order."""
+    """Return the number of times (configs,) that the part of a tensor that a tile touches is
+    loaded, because it differs from the part of the tile before."""
     follows, counts = walk.follows(), tiling.counts
     trips, runs = np.ones(len(counts)), np.ones(len(counts))
     for loop in (*range(MAX_RANK), *range(WINDOW, NUM_LOOPS), REDUCTION):
@@ -209,7 +211,7 @@ def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
 def _describe_one(
     item: Touch | None, name: str, tiling: Tiling, number: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return the columns of one tensor; zeros if there is none."""
+    """Return the columns of one tensor, prefixed with `name`; zeros if there is no such tensor."""
     if item is None:
         return {f"{name}_{key}": np.zeros(len(number)) for key, _, _ in _OF_ONE}
     inner, cache = tiling.rank - 1, CACHES["first_level"]

@@ -30,7 +30,7 @@ from solution.features.layout.tensors import CONFLICTS, Constraints
 from solution.models.nets.forward import SparseRows, sum_entries
 
 BLOCK = 1 << 15  # `refine` works on blocks of about this many (node, configuration) pairs
-NUM_SHARES = 5
+NUM_SHARES = 5  # number of weighted sums over nodes, see Structure.shares
 # odd numbers that the hashes of a node's operands, and of its consumers, are multiplied by
 FOR_OPERANDS, FOR_CONSUMERS = FACTORS
 
@@ -62,8 +62,8 @@ class Colours:
         )
 
     def at(self, others: "Colours") -> np.ndarray:
-        """Return this object's colours (colours of `others`,) int32 at each one's node and
-        config."""
+        """Return for each colour of `others` this object's colour (colours of `others`,) int32 at
+        the same node and configuration."""
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
@@ -77,8 +77,8 @@ class Colours:
 
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """Return Colours, one for each label (nodes, configs) 0 to count - 1 that occurs, without
-    sorting; no label occurs at two nodes."""
+    """Turn small labels (nodes, configs) into Colours, without sorting: each label from 0 to count
+    - 1 that occurs becomes one colour. No label may occur at two nodes."""
     flat = labels.ravel()
     first = np.full(count, len(flat))
     # Index of each label's first occurrence: written in reverse order, so the first one stays.
@@ -90,8 +90,9 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 
 def number_colours(labels: np.ndarray) -> Colours:
-    """Return Colours: equal hashes of one node are one. The uppermost ceil(log2(configs)) bits of
-    `labels` (nodes, configs) uint64 make room for the configuration's index."""
+    """Turn hashes `labels` (nodes, configs) uint64 into Colours: equal hashes of a node become one
+    colour. The uppermost ceil(log2(configs)) bits of a hash are dropped, to make room for the
+    configuration's index."""
     num_nodes, num_configs = labels.shape
     # pack label and configuration index into one number: sorting is 20 times as fast as argsort
     bits = np.uint64((num_configs - 1).bit_length())
@@ -125,14 +126,16 @@ def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Col
 
 
 def mix_neighbours(keys: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
-    """Hash keys (nodes, k) uint64, by column, with those of operands and consumers: (nodes, k)."""
+    """Return new hashes (nodes, k) that combine each node's keys (nodes, k) uint64 with the keys of
+    its operands and consumers, column by column."""
     return _add_neighbours(mix(keys), slice(0, len(keys)), operands, consumers)
 
 
 def _add_neighbours(
     mixed: np.ndarray, part: slice, operands: Neighbours, consumers: Neighbours
 ) -> np.ndarray:
-    """Return hashes of the nodes in `part` and their neighbours; `mixed` (nodes, k) of all."""
+    """Return hashes (nodes in `part`, k) that combine each node with its neighbours; `mixed`
+    (nodes, k) has the hashed keys of all nodes."""
     # mixed(node) + FOR_OPERANDS * sum of mixed(operands) + FOR_CONSUMERS * sum of mixed(consumers)
     labels = sum_entries(*operands.cut(part), mixed) * FOR_OPERANDS
     labels += sum_entries(*consumers.cut(part), mixed) * FOR_CONSUMERS
@@ -159,8 +162,8 @@ def add_messages(
     consumers: Neighbours,
 ) -> SparseRows:
     """Return the matrix (rows, 3 x senders) that sums the messages which `nodes` (rows,) receive:
-    the node's own, the mean of its operands' to consumers, and of its consumers' to operands. A
-    sender s has the columns 3 s (itself), 3 s + 1 (consumers), 3 s + 2 (operands).
+    one from the node itself, the mean over its operands, and the mean over its consumers. Sender s
+    has the columns 3 s (message to itself), 3 s + 1 (to consumers), 3 s + 2 (to operands).
 
     `number` maps rows (n,) and nodes (n,) to the senders (n,) of those nodes in those rows.
     """
@@ -181,7 +184,7 @@ def add_messages(
 
 @dataclass(frozen=True)
 class Structure:
-    """What colour refinement and sums over nodes read of a graph: edges, layouts, weights."""
+    """The arrays of a graph that colour refinement and sums over nodes read."""
 
     operands: Neighbours
     consumers: Neighbours

@@ -45,9 +45,10 @@ NOTHING = -1
 FLOAT = np.float32
 ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
 MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
+# _density computes exp(-y), y at most MOST_EXPONENT, as exp(-y / PARTS) to the power of PARTS
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
-# "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops
-# of known length would be unrolled instead, so the length of a row is not a constant.
+# "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. It would
+# unroll loops of known length instead, so the length of a row is not a constant.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
@@ -236,7 +237,8 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
     """Return colour_refinement.aggregate's matrix as CSR arrays: starts, columns, values. `before`:
-    colours (nodes, configs) before; `nodes`, `configs`: (colours after,) one of each colour."""
+    colours (nodes, configs) before the round. `nodes`, `configs`: (colours after,) the node and a
+    configuration of each colour."""
     # Messages of colour c: columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to operands).
     # A row has 1 for the node itself, 1 / operands for an operand, 1 / consumers for a consumer.
     starts = np.zeros(len(nodes) + 1, np.int32)
@@ -285,6 +287,8 @@ class CompiledRound:
 
 
 class _Receive(torch.autograd.Function):
+    """A round with gradients: _receive computes the values, _hand_back the gradients."""
+
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
         *tensors, epsilon, links = given
@@ -304,6 +308,7 @@ class _Receive(torch.autograd.Function):
 
 
 def _list_entries(links: Round) -> tuple[np.ndarray, ...]:
+    """Return a round's index arrays: the last five arguments of _receive and _hand_back."""
     rows = links.aggregation
     return links.marks.colours, rows.starts, rows.columns, rows.values, links.parents
 

@@ -85,8 +85,8 @@ class CostKernelSettings(known_costs.CostSettings):
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random features of a state: cos(columns @ directions + opcode terms + phases); its columns
-    are those of the state table."""
+    """Random features of a state: cos(columns @ directions + opcode terms + phases), where columns
+    are the state's standardised features in the state table."""
 
     scaler: Scaler  # standardises the columns of the state table
     # (columns, cosines) float32: random weights of the columns in each cosine's angle
@@ -118,7 +118,7 @@ class Cosines:
 
 
 class CostKernelRanker(CostRanker):
-    """The additive cost model with random features; scores do not depend on each other."""
+    """The additive cost model with random features; a score depends on no other configuration."""
 
     reads_program_order = True
 
@@ -139,6 +139,8 @@ class CostKernelRanker(CostRanker):
         scaler = fit_scaler(self._list_columns(everything, steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
         size = 2 * self.settings.cosines + 1
+        # Sum X^T V^-1 X and X^T V^-1 (label - slope * prior costs), both / configs, over programs;
+        # X: _add_up's columns times slope, V: the covariance of _weigh_configs.
         products, sums = np.zeros((size, size)), np.zeros(size)
         for done, graph in enumerate(everything, start=len(everything) + 1):
             rows = choose_rows(graph, self.settings.max_configs, self.seed)
@@ -171,6 +173,7 @@ class CostKernelRanker(CostRanker):
         table = self._table(graph)
         known = known_costs.weigh_states(graph, table)
         costs = known.total + ARGUMENT * self.weights_[-1] * known.arguments
+        # prior costs + f(state) * copies and slow loops + g(state) * bytes of instructions
         for states in self._list_chunks(table):
             values = self.cosines_(graph, table, states)
             for counted, weights in zip(_list_counts(known), self._split_weights(), strict=True):
@@ -205,15 +208,17 @@ class CostKernelRanker(CostRanker):
     def _list_columns(
         self, graphs: Sequence[Graph], steps: int, report: Report
     ) -> Iterator[np.ndarray]:
-        """Yield each graph's state table (states, columns), slow to compute, with progress."""
+        """Yield the features (states, columns) of each graph's state table, and report progress,
+        because tables are slow to compute."""
         for done, graph in enumerate(graphs, start=1):
             yield self._table(graph).features
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """Return covariance^-1 @ `learned` (configs, weights) / configs: a program's weighted rows.
-        The labels' covariance is I + own * varying @ varying^T: noise, and random effects of the
-        program on all columns but the last (whether copies of arguments are free)."""
+        """Weigh a program's rows `learned` (configs, weights) by the inverse covariance of its
+        labels: return covariance^-1 @ learned / configs. The covariance is I + own * varying @
+        varying^T: noise, and random effects of the program on the columns `varying`, all but the
+        last (whether copies of arguments are free)."""
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
         return np.linalg.solve(covariance, learned) / len(learned)

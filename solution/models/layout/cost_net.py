@@ -46,7 +46,7 @@ from solution.models.nets.training_settings import TrainingSettings
 
 # maximum number of (configuration, state) entries that are summed at once, to bound memory
 CHUNK_VALUES = 1 << 24
-OPCODE_WIDTH = 16
+OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
 # Fields of the state table that are copied to CostInputs unchanged.
 COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",
            "slow_products", "padding")  # fmt: skip
@@ -57,7 +57,7 @@ MOST = 0.3
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
 # learning rate of the factor on copies of arguments, relative to all other parameters
 ARGUMENT_RATE = 40.0
-# at most 1000 configurations of a graph: a large program's states of more would not fit in memory
+# at most 1000 configurations of a graph: those of a large program have too many states for more
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
@@ -143,8 +143,8 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
 
 
 class StateMlp(nn.Module):
-    """An MLP (Linear, GELU, Linear) of the vectors of a state's node, its reader, and itself; 0
-    before training.
+    """An MLP (Linear, GELU, Linear) of the vectors of a state's node and reader, and the state's
+    features. Its outputs are 0 before training.
 
     Shapes: nodes (nodes, width), node and reader (states,) rows of it, features (states, values) ->
     (states, outputs).
@@ -221,6 +221,7 @@ class CostNet(nn.Module):
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
 
     def _find_scale(self, compared: Tensor) -> Tensor:
+        """Return the factor () on costs, from sums (configs, 2) as in _compare."""
         return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(
             min=known_costs.LEAST
         )

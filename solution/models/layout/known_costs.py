@@ -29,7 +29,7 @@ SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byt
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
 SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
 # cost of a byte of padding that an instruction reads or writes, relative to a copied byte; chosen
-# on 18 programs of the families
+# on 18 programs of all program families
 PADDED = 0.1
 # Copied bytes that take a TPU as long as starting a copy: some 600 cycles on a v3. Chosen on 48
 # programs with random layouts.
@@ -58,8 +58,9 @@ class CostSettings(RankerSettings):
 class KnownCosts:
     """Prior costs of states (states,) float64 as shares of all tensors' bytes (see CostRanker)."""
 
-    # bytes copied, without arguments (parameters) of the program if their copies may be free; on a
-    # TPU with the cost of padding, as layouts may differ in that alone. Scores are relative to it.
+    # Bytes copied, whose deviation scales the scores. Copies of arguments (parameters of the
+    # program) do not count if they may be free. On a TPU this includes the cost of padding, because
+    # layouts may differ in padding alone.
     moved: np.ndarray
     copying: np.ndarray  # cost of the copies counted in `moved`
     # cost of copying arguments, which may be free: not included in `extra` and `total`
@@ -101,19 +102,20 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
 
 
 def find_made(table: StateTable) -> np.ndarray:
-    """Return (states,) bool: True for states of instructions, False for states of operands."""
+    """Return a mask (states,) bool: True for states of instructions, False for operands'."""
     is_made = np.zeros(len(table.node), bool)
     is_made[table.numbers[:, : table.instructions].ravel()] = True
     return is_made
 
 
 def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
-    """Return (states,) bool: True if the state's tensor is a parameter of the program, whose copies
-    may be free; none on a TPU, where parameters have layouts of their own."""
+    """Return a mask (states,) bool: True if the state's tensor is a parameter of the program, whose
+    copies may be free. All False on a TPU, where parameters have layouts of their own, so that
+    their copies cost as much as others."""
     is_parameter = list_opcodes(graph)[table.node] == PARAMETER
     return np.zeros_like(is_parameter) if table.pads else is_parameter
 
 
 def list_opcodes(graph: Graph) -> np.ndarray:
-    """Return each node's opcode (nodes + 1,) int64; the last is of states without a node."""
+    """Return each node's opcode (nodes + 1,) int64; the last entry serves states without a node."""
     return np.append(graph.node_opcodes, vocabulary.VIRTUAL).astype(np.int64)

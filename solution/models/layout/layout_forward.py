@@ -3,8 +3,8 @@
 A *pair* is a configurable node together with one of the layouts that configurations give it.
 A *colour* of a node is one of the distinct values that it takes over configurations
 (solution.models.layout.colour_refinement); a *round* is one round of message passing. The net's
-arithmetic exists three times. `python -m benchmarks.layout_implementations` measures what each is
-worth; here in processor time on one core, for programs of 10,449 and of 200 nodes:
+arithmetic exists three times. `python -m benchmarks.layout_implementations` measures the times
+below: processor time on one core, for programs of 10,449 and of 200 nodes.
 
 * torch, solution.models.layout.layout_gnn: trains on any device, and is the only one on a GPU.
 * compiled, solution.models.layout.compiled: colours and rounds on a CPU, called from torch. Without
@@ -101,7 +101,8 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
     """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two are
-    the `share` (pairs,) of the reference list that uses the pair (at least one's) and its log."""
+    the `share` (pairs,) of the reference list that uses the pair, raised to one configuration's
+    share if it is less, and its logarithm."""
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
     least = np.maximum(share, 1 / count)
     described = tensors.describe_layouts(graph, pairs)
@@ -135,9 +136,10 @@ def configure(
 
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
-    """Return a round's messages (3 x colours before, half), and the values (colours before,
-    outputs) that it adds to: x (colours before, width), times a matrix if the width changes. A
-    colour's adjacent messages go to itself (with the round's bias), its consumers, its operands."""
+    """Return a round's messages (3 x colours before, half), and the values `kept` (colours before,
+    outputs) that the round adds its result to: x (colours before, width), times a matrix if the
+    width changes. The three messages of a colour are adjacent: to itself (with the round's bias),
+    to its consumers, and to its operands."""
     name = f"blocks.{number}"
     half = len(layers.weights[f"{name}.norm.weight"])
     messages = layers.split_rows(layers.linear(x, f"{name}.weights"), half)
@@ -202,7 +204,7 @@ class LayoutForward:
         return describe_graph(graph, self._pruning, self._hops)
 
     def embed(self, arrays: LayoutArrays) -> Embedded:
-        """Return `embed` of the graph's nodes."""
+        """Return the vectors of the graph's nodes, and their products: see the function embed."""
         return embed(self.layers, arrays.opcodes, arrays.numeric)
 
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
@@ -245,7 +247,7 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
-        """Return the distinct node values (colours, outputs) after all rounds from those before."""
+        """Return the distinct node values (colours, outputs) after all rounds; x: before them."""
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)

@@ -51,8 +51,8 @@ from solution.models.settings import check_choice, check_even_widths
 # maximum number of values of a layer in memory at once in prediction; fewer if configurations share
 # values
 CHUNK_VALUES = 1 << 22
-OPCODE_WIDTH = 16
-TOKEN_WIDTH = 4
+OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
+TOKEN_WIDTH = 4  # length of the vector that embeds one of a layout's 18 numbers
 # One graph a step: many small steps learn more in the same time than few large ones.
 TRAINING = TrainingSettings(
     loss="list_mle",
@@ -109,8 +109,8 @@ class LayoutInputs:
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
-    """The layout net as a Ranker. Scores depend on the list: on how frequent layouts are in it, and
-    on the mean and spread of its sums over nodes."""
+    """The layout net as a Ranker. Scores depend on the reference list (Graph.listed): on how
+    frequent layouts are in it, and on the mean and spread of its sums over nodes."""
 
     scaled_tables = ("numeric", "pair_features")
     scores_beside_a_list = True
@@ -198,12 +198,12 @@ class Receiving(Protocol):
     known: Tensor
 
     def prepare_gradient(self) -> None:
-        """Compute in advance what the backward pass needs."""
+        """Compute in advance the arrays that the backward pass needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
         """Return node values after a round: kept[parent] + concatenate(GELU(u), GELU(-u)) with u =
-        norm(sum of messages + extra). A colour's parent is the same node's and configuration's
-        before.
+        norm(sum of messages + extra). A colour's parent is the colour that its node had in the same
+        configuration before the round.
 
         Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
         half) -> (colours after, 2 x half).
@@ -263,7 +263,7 @@ class Computation:
     pooling: Pooling
 
     def prepare_gradients(self) -> None:
-        """Compute in advance what the backward pass needs."""
+        """Compute in advance the arrays that the backward pass needs."""
         for receiving in self.rounds:
             receiving.prepare_gradient()
         self.pooling.prepare_gradient()
@@ -294,10 +294,10 @@ class ColourBlock(nn.Module):
     x' = S x + [GELU(u), GELU(-u)], u = norm(W x + W_operands mean(operands) + W_consumers
     mean(consumers) + W_e extra + b)
 
-    `extra` has features of layout constraints. Weights multiply the fewer colours before the round.
-    S is the identity if inputs == outputs, else learned. Shapes: x (colours before, inputs) ->
-    (colours after, outputs). Sources: GraphSAGE (Hamilton et al., 2017), with separate weights;
-    both signs as in CReLU (Shang et al., 2016).
+    `extra` has features of layout constraints. Products with weights are computed of the colours
+    before the round, because these are fewer. S is the identity if inputs == outputs, else learned.
+    Shapes: x (colours before, inputs) -> (colours after, outputs). Sources: GraphSAGE (Hamilton et
+    al., 2017), with separate weights; both signs as in CReLU (Shang et al., 2016).
     """
 
     def __init__(self, inputs: int, outputs: int, extras: int) -> None:

@@ -29,7 +29,8 @@ from solution.models.layout.layout_forward import (
 )
 from solution.models.nets.forward import find_scale, put_on_scale
 
-# Compute in full what differs from each known configuration at more than this share of the nodes.
+# A configuration is computed in full if its layouts differ from each known configuration's at more
+# than this share of the configurable nodes.
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
 # maximum number of configurations that are computed together from one known configuration
@@ -61,9 +62,9 @@ class Touched:
     values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return the index (n,) of node values in the known configuration's values of all nodes
-        followed by self.values; untouched nodes have the known one. `numbers`: configuration * size
-        + node."""
+        """Return the rows (n,) of the values of `nodes` (n,) in a table of the known values of all
+        `size` nodes, followed by self.values. A touched node has a row of self.values, any other
+        node its known row. `numbers` (n,): configuration * size + node."""
         if not len(self.numbers):
             return nodes
         found = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
@@ -71,7 +72,8 @@ class Touched:
 
 
 class ListedNet:
-    """Scores configurations of a graph beside a fixed reference list, the graph `listed`."""
+    """Scores configurations of a graph beside a fixed reference list: the configurations of the
+    graph `listed`."""
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -83,8 +85,9 @@ class ListedNet:
         self.listed = self._read_out(sums)[listed.distinct.inverse]
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
+        # (configurable node, bytes of its layout) -> share of the reference list with the layout
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # compute a configuration in full if it differs from each known one at more nodes than this
+        # a configuration is computed in full if more layouts than this differ from each known one
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 
@@ -112,8 +115,8 @@ class ListedNet:
         return self._net.read_out(put_on_scale(sums, *self._scale))
 
     def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
-        """Return the index (k,) of the known configuration that differs in the fewest layouts; -1:
-        each differs at more than `_limit` nodes."""
+        """Return for each configuration the index (k,) of the known one that differs from it in the
+        fewest layouts; -1 if each differs at more than `_limit` nodes."""
         nearest = np.full(len(layouts), -1)
         fewest = np.full(len(layouts), self._limit + 1)
         for number, known in enumerate(self._known):
@@ -123,8 +126,8 @@ class ListedNet:
         return nearest
 
     def _get_to_know(self, far: np.ndarray) -> bool:
-        """Compute and keep far[0]'s node values if it is alone or another of `far` (k,
-        configurable, 18) is close to it; return whether."""
+        """Compute and keep the node values of far[0] if it is alone or close to another of `far`
+        (k, configurable, 18); return True if it was kept."""
         changed = (far != far[0]).any(axis=2).sum(axis=1)
         is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
         if is_worth_it:
@@ -165,6 +168,7 @@ class ListedNet:
         conflicts = self._describe_conflicts(layouts, changed)
         for number in range(self._net.rounds):
             touched = self._convolve(known, touched, conflicts, number)
+        # sums of a configuration += sum of shares * (value - known value) over its touched nodes
         config, node = np.divmod(touched.numbers, size)
         change = touched.values.astype(np.float64) - known.values[node]
         weighed = self._arrays.structure.shares[node][:, :, None] * change[:, None, :]
@@ -173,8 +177,8 @@ class ListedNet:
         return sums
 
     def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
-        """Return the values before the first round of nodes whose layout (k, configurable, 18)
-        `changed` (k, configurable) from the known configuration's."""
+        """Return the values, before the first round, of the nodes whose layouts differ from the
+        known configuration's: `layouts` (k, configurable, 18) where `changed` (k, configurable)."""
         config, position = np.nonzero(changed)
         node = self._arrays.structure.configurable[position]
         numbers = config * len(self._nodes) + node
@@ -200,8 +204,9 @@ class ListedNet:
     def _describe_conflicts(
         self, layouts: np.ndarray, changed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers (n,), configuration x nodes + node, of tensors that `changed` nodes
-        constrain, and features (n, len(FEATURES)) float32. Arguments as in `_configure`."""
+        """Return the tensors whose layouts `changed` nodes constrain, as numbers (n,) configuration
+        * nodes + node, and features (n, len(CONFLICTS)) float32 of their constraints. Arguments are
+        those of `_configure`."""
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
             return np.empty(0, np.int64), np.empty((0, len(CONFLICTS)), np.float32)
@@ -219,10 +224,11 @@ class ListedNet:
     def _convolve(
         self, known: Known, touched: Touched, conflicts: tuple[np.ndarray, np.ndarray], number: int
     ) -> Touched:
-        """Return nodes whose values may differ from the known ones after round `number`, with
-        values. `conflicts` are `_describe_conflicts`'."""
+        """Return the nodes whose values may differ from the known ones after round `number`, and
+        their values. `conflicts`: the result of `_describe_conflicts`."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
+        # the touched nodes, their operands and consumers, and the nodes whose constraints changed
         config, node = np.divmod(touched.numbers, size)
         reached = [touched.numbers, conflicts[0]]
         for neighbours in both:
@@ -264,7 +270,7 @@ class ListedNet:
         return self._net.sum(arrays, self._embedded)[pairs.rows]
 
     def _describe(self, pairs: Codebook) -> np.ndarray:
-        """Return features of pairs, with frequencies in the reference list."""
+        """Return features of (node, layout) pairs, with their frequencies in the reference list."""
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         share = np.array([self._share.get(key, 0.0) for key in keys])
         return describe_pairs(self._graph, pairs, share)

@@ -23,8 +23,9 @@ from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
 NAME = "checkpoint.safetensors"
-RECORD, SEAL = "record", "seal"
+RECORD, SEAL = "record", "seal"  # entries of the file's metadata: JSON values, and the checksum
 SECONDS_BETWEEN = 20.0  # minimum number of seconds between two checkpoints
+# names of the file's tensors, or prefixes of their names
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
 ORDER, DRAWN = "order", "drawn."
@@ -41,8 +42,8 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the saved tensors and record of the fit with the identity `fit`; None if there are
-    none or the file is damaged, and the fit starts from the beginning."""
+    """Return the saved tensors and record of the fit with the identity `fit`. Return None, so that
+    the fit starts from the beginning, if the file is missing, damaged or of another fit."""
     path = folder / NAME
     try:
         open_regular(path).close()  # reading a pipe would block forever
@@ -106,7 +107,7 @@ class Remembering(Protocol):
     """A net that keeps state besides its weights, which a checkpoint must save as well."""
 
     def memory(self) -> dict[str, Tensor]:
-        """Return what the net keeps between training steps besides its weights."""
+        """Return the state that the net keeps between training steps besides its weights."""
         ...
 
     def recall(self, memory: dict[str, Tensor]) -> None:
@@ -115,7 +116,7 @@ class Remembering(Protocol):
 
 
 class FitState:
-    """What a stopped fit needs to resume: weights, optimizer, position in the epoch, random
+    """The state from which a stopped fit resumes: weights, optimizer, position in the epoch, random
     numbers. `net` is trained in place; only a checkpoint of the same identity `fit` is resumed."""
 
     def __init__(
@@ -125,9 +126,9 @@ class FitState:
         self.epochs_since_best = 0
         # One entry for each validation: epochs done, validation score, other measures by name.
         self.history: list[tuple[int, float, dict[str, float]]] = []
-        # of the current epoch: graphs (visits,) in training order, and the loss of each step
+        # the current epoch's graphs (visits,) in training order; None before an epoch
         self.order: np.ndarray | None = None
-        # numbers, or tensors that may still be on the device
+        # loss of each step of the epoch so far: a number, or a tensor that may be on the device
         self.losses: list[float | Tensor] = []
         # configurations (graphs, configs) that are drawn for training steps not taken yet
         self.drawn: list[np.ndarray] = []
@@ -142,7 +143,7 @@ class FitState:
         return next(self._net.parameters()).device
 
     def read_losses(self) -> list[float]:
-        """Return the epoch's losses as numbers; rarely, because it waits for the device."""
+        """Return the epoch's losses as numbers. Call it rarely: it waits for the device."""
         known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
         left = [loss for loss in self.losses if isinstance(loss, Tensor)]
         if left:

@@ -33,8 +33,8 @@ def pick_precision() -> Literal["bf16-mixed", "32-true"]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one CPU thread inside the block: results do not depend on the number of
-    threads, and other cores fit other models."""
+    """Let torch use one CPU thread inside the `with` block, so that results do not depend on the
+    number of threads, and the other cores can fit other models."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -23,14 +23,16 @@ from solution.features.nodes import Scaler
 Weights = Mapping[str, np.ndarray]  # float32, by torch's parameter names
 Scalers = Mapping[str, Scaler]  # table name -> the Scaler that standardises the table's columns
 Value = TypeVar("Value")  # an array, or its name in an ONNX graph
-BLOCK = 1 << 15
-# Ascending coefficients of P in x squared, fitted: tanh(x P) = 2 Phi(x) - 1, Phi as in gelu.
+BLOCK = 1 << 15  # number of values that gelu computes at once
+# Coefficients, of ascending powers of x squared, of a polynomial P that is fitted so that tanh(x P)
+# = 2 Phi(x) - 1, with Phi the normal distribution function.
 POLYNOMIAL = np.array(
     [7.97872668e-1, 3.63655563e-2, -5.77948808e-5, -4.72814475e-5, 2.79985166e-6, -5.66471834e-8],
     np.float32,
 )
 # in gelu, tanh is 1 in float32 if x squared is above MOST
 HALF, MOST = np.float32(0.5), np.float32(5.2**2)
+# added to the variance in layer norms, and in find_scale
 NORM_EPSILON, DEVIATION_EPSILON = np.float32(1e-5), np.float32(1e-4)
 
 
@@ -47,7 +49,7 @@ class Layers(Protocol[Value]):
         """Return x W^T + b (or no b) with the layer's weights: (..., inputs) -> (..., outputs)."""
 
     def gelu(self, x: Value) -> Value:
-        """Return x Phi(x), with Phi the normal distribution."""
+        """Return x Phi(x), with Phi the normal distribution function."""
 
     def layer_norm(self, x: Value, name: str) -> Value:
         """Return rows of mean 0 and deviation 1, times the layer's weight, plus its bias."""
@@ -184,11 +186,12 @@ class NumpyLayers:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """Return x Phi(x), Phi the normal distribution, with an error below 2e-6, faster than scipy's
-    erf. Source: Hendrycks and Gimpel, 2016, whose tanh has two terms of the polynomial."""
+    """Return x Phi(x), Phi the normal distribution function, with an error below 2e-6, faster than
+    scipy's erf. Source: Hendrycks and Gimpel, 2016, whose tanh has two terms of the polynomial."""
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
-    # One block of values at a time, so that intermediate arrays stay in the processor's cache.
+    # x / 2 + x / 2 tanh(x P), with P by Horner's rule, one block of values at a time, so that
+    # intermediate arrays stay in the processor's cache.
     for first in range(0, len(flat), BLOCK):
         part, half = flat[first : first + BLOCK], result[first : first + BLOCK]
         square = part * part
@@ -222,7 +225,7 @@ def put_on_scale(x: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarr
     return np.asarray((x - mean) * scale)
 
 
-LOOPS = "scipy.sparse._sparsetools"
+LOOPS = "scipy.sparse._sparsetools"  # the module of scipy's C loops for sparse matrices
 
 
 class SparseRows(NamedTuple):

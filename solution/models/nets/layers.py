@@ -38,9 +38,9 @@ class NodeMlp(nn.ModuleList):
 
 
 class SelfAttention(nn.Module):
-    """Self-attention among rows, for each list: x' = x + W attention(norm(x)), x (rows, lists,
-    width). `head_width`: by default the heads share the width. Source: Vaswani et al., "Attention
-    is all you need", NeurIPS 2017."""
+    """Self-attention among the rows of each list: x' = x + W attention(norm(x)), x (rows, lists,
+    width). `head_width`: by default width // heads. Source: Vaswani et al., "Attention is all you
+    need", NeurIPS 2017."""
 
     def __init__(self, width: int, heads: int, head_width: int | None = None) -> None:
         super().__init__()
@@ -84,9 +84,9 @@ def attend(
 
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
-    """Standardise each value of x (nodes or configs, ...) over the first axis, by mean and
-    deviation of the rows `listed` (bool; by default all): differences in units of their spread,
-    which, unlike attention, can be computed over all candidates. Source: Ulyanov et al., 2016."""
+    """Standardise x (nodes or configs, ...) over the first axis, by mean and deviation of the rows
+    `listed` (bool; by default all). Rows become differences in units of their spread; unlike
+    attention, this can be computed over all candidates. Source: Ulyanov et al., 2016."""
     centred = x - (x if listed is None else x[listed]).mean(dim=0)
     return centred * slope(centred if listed is None else centred[listed], eps)
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
     """Return the mean of max(0, margin - (s_i - s_j)) over a graph's pairs with runtime_i >
-    runtime_j. Source: Herbrich et al., 2000; the loss of most best entries."""
+    runtime_j. Source: Herbrich et al., 2000; most of the competition's best entries used it."""
     # (configs, configs, graphs): True if the first configuration is slower than the second
     slower = runtimes[:, None] > runtimes[None, :]
     violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
@@ -23,9 +23,9 @@ def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Ten
 
 def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
     """Return the negative log-likelihood of the true order, divided by the number of
-    configurations, in the Plackett-Luce model: of those left, one is next with probability
-    proportional to exp(-score). Source: Xia et al., "Listwise approach to learning to rank", ICML
-    2008."""
+    configurations, in the Plackett-Luce model: each of the configurations left is the next with
+    probability proportional to exp(-score). Source: Xia et al., "Listwise approach to learning to
+    rank", ICML 2008."""
     order = torch.argsort(runtimes, dim=0, stable=True)
     # The strength of a configuration is minus its score. Sorted by runtime, the fastest first.
     strength = -scores.gather(0, order)
@@ -63,8 +63,8 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of (s - r)^2, the regression loss that baselines add; r is the runtime over
-    its graph's mean, or the slowest graph would dominate."""
+    """Return the mean of (s - r)^2, the regression loss that published baselines add. r is the
+    runtime divided by its graph's mean; otherwise the slowest graph would dominate."""
     target = runtimes / runtimes.mean(dim=0)
     return (scores - target.to(scores.dtype)).square().mean()
 

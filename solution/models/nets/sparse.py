@@ -39,7 +39,8 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x with a gradient for x. Both passes gather rows: bytes repeat on a CPU."""
+    """matrix @ x with a gradient for x. Both passes gather rows, never scatter them, so that a CPU
+    computes the same bytes each time."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:

@@ -35,8 +35,9 @@ from solution.models.nets.validation import validate
 from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
-WARM_UP = 0.1
-# a graph with over MANY times the drawn configurations is sampled without a (slow) permutation
+WARM_UP = 0.1  # share of all steps over which the learning rate rises
+# a graph with more than MANY times as many configurations as are drawn is sampled without a
+# permutation, which would be slow
 MANY = 10
 LOOK_SECONDS = 2.0  # minimum number of seconds between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB
@@ -97,9 +98,9 @@ class Steps:
         return loss, rate
 
     def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
-        """Return the share (steps,) of an epoch's work, estimated from sizes of graphs (which
-        differ a hundredfold), that is done after each step. `order`: graphs (visits,) as
-        trained."""
+        """Return the share (steps,) of an epoch's work that is done after each step, estimated
+        from the sizes of graphs, which differ a hundredfold. `order`: graphs (visits,) in training
+        order."""
         work = np.array([self.net.count_values(example.inputs) for example in examples], float)
         starts = np.arange(0, len(order), self.settings.graphs_per_step)
         done = np.cumsum(np.add.reduceat(work[order], starts) + STEP_VALUES)
@@ -136,8 +137,8 @@ class Steps:
         rows: np.ndarray,
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
-        """Return the parts of a training step on `rows` (graphs, configs) of the graphs, with index
-        arrays for the net, computed by the threads `ahead` or when the step is taken."""
+        """Return the parts of a training step on `rows` (graphs, configs) of the graphs. The net's
+        index arrays are computed by the threads `ahead`, or (None) when the step is taken."""
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
 
@@ -150,7 +151,8 @@ class Steps:
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
-        """Update the weights by one step; return its mean ranking loss (), maybe pending."""
+        """Update the weights by one step; return its mean ranking loss (), which a GPU may still
+        be computing."""
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -217,7 +219,7 @@ def works_by_itself(device: torch.device) -> bool:
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
     """Return the graphs that an epoch visits: indices (visits,), a graph once for each
     `configs_per_graph` of its `sizes` configurations, at most `visits` times, and less often if the
-    epoch had over max_steps steps. All visits are repeated to reach min_steps."""
+    epoch would have over max_steps steps. All visits are repeated to reach min_steps."""
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
     times, most = full_steps.clip(1, settings.visits), settings.visits
     # lower the maximum of visits until the epoch has at most max_steps steps, or one visit a graph
@@ -239,7 +241,8 @@ def learning_rate_factor(step: int, total: int) -> float:
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw `size` of `count` indices (size,), without repetition or about equally often each."""
+    """Draw `size` of `count` indices (size,): none twice, or, if size > count, all about equally
+    often."""
     # a permutation of 100,040 configurations takes longer than the rest of a training step
     if count > MANY * size:
         return generator.choice(count, size, replace=False)

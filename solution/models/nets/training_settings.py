@@ -20,7 +20,8 @@ class TrainingSettings:
     # "adamw": warm-up, half a cosine, gradient clipping; "adam": constant rate, no clipping
     optimizer: str = "adamw"
     epochs: int = 60
-    # epochs without a better validation score until the fit stops; None: learn from all graphs
+    # epochs without a better validation score until the fit stops; None: no early stopping, and
+    # validation graphs are learned from as well
     patience: int | None = 15
     # the validation measure that chooses weights: the collection's score, "opa" or "tau"
     chosen_by: str = "score"
@@ -29,8 +30,8 @@ class TrainingSettings:
     graphs_per_step: int = 4
     # number of configurations of each graph compared in a step; drawn anew in each step
     configs_per_graph: int = 48
-    # maximum number of visits of a graph in an epoch: one per configs_per_graph configurations of
-    # the graph
+    # maximum number of visits of a graph in an epoch; a graph with fewer configurations than visits
+    # * configs_per_graph is visited less often
     visits: int = 1
     # minimum and maximum number of steps of an epoch; to reach them, visits are repeated, or large
     # graphs visited less often

@@ -20,9 +20,9 @@ class Validation:
     """Measures of a net's rankings, as means over the validation graphs."""
 
     score: float  # the metric of the graph's collection, see solution.domain.metrics.score_ranking
-    opa: float
-    tau: float
-    loss: float
+    opa: float  # ordered pair accuracy
+    tau: float  # Kendall's tau
+    loss: float  # the training loss
 
     def measures(self) -> dict[str, float]:
         """Return the measures besides `score` by name, for the log."""

@@ -35,7 +35,7 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 from solution.models.tile.tile_forward import describe_kernel
 
-OPCODE_WIDTH = 16
+OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class TileInputs:
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net as a Ranker. With `heads`, configurations of the list attend to each other."""
+    """The tile net as a Ranker. With `heads`, configurations scored together attend to each
+    other."""
 
     scaled_tables = ("numeric", "table")
 

@@ -3,8 +3,8 @@
 A subclass defines the training rows and their labels. With any loss, early stopping uses the
 collection's score on the validation graphs.
 
-Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition: trees
-are cheap, and in an ensemble with nets they are the most different member.
+Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition. Trees
+are cheap, and in an ensemble with nets they are the member that differs most from the others.
 
 A saved model is a text file of LightGBM, whose reader may crash on damaged text. The file may come
 from anywhere, so it is parsed strictly here, and LightGBM reads a new text: a fixed head (with the
@@ -49,11 +49,11 @@ OF_SPLITS = {
 OF_LEAVES = {"leaf_value": np.float64, "leaf_weight": np.float64, "leaf_count": np.int64}
 INTERNAL = {"internal_value": np.float64, "internal_weight": np.float64, "internal_count": np.int64}
 TREE = ("num_leaves", "num_cat", *OF_SPLITS, *OF_LEAVES, *INTERNAL, "is_linear", "shrinkage")
-OF_A_SPLIT = OF_SPLITS | INTERNAL
+OF_A_SPLIT = OF_SPLITS | INTERNAL  # all lines with one number per split
 # Bits of decision_type that are allowed. The bit of value 1, a categorical split, is not.
 DEFAULT_LEFT, MISSING_NAN = 2, 8
 MODEL = "model.txt"
-SMALL_TABLE = 1 << 20
+SMALL_TABLE = 1 << 20  # LightGBM uses one thread for a table of fewer numbers
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class TreeSettings(RankerSettings):
         return replace(self, rounds=-(-self.rounds // 10))
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return LightGBM's parameters for a table of `values` numbers, deterministic ones."""
+        """Return parameters of deterministic LightGBM trainings on a table of `values` numbers."""
         return {
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
@@ -250,7 +250,8 @@ class TrainingTable:
 
 class BoostedTrees(Ranker):
     """Trains one LightGBM model; a subclass defines its rows, and scores from the trees' output.
-    Scores of layouts depend on the list, because the table counts how frequent layouts are."""
+    A layout's score depends on the configurations scored together, because the table counts how
+    frequent layouts are among them."""
 
     grouped: ClassVar[bool] = False  # True if the loss compares rows of a group (LambdaRank)
 
@@ -373,8 +374,8 @@ class BoostedTrees(Ranker):
 
 
 def count_threads(values: int) -> int:
-    """Return LightGBM's number of threads for a table of `values` numbers: 0 (all cores) or, for a
-    small table, 1: threads that wait for each other are slow on a busy machine."""
+    """Return LightGBM's number of threads for a table of `values` numbers: 0 (all cores), or 1 for
+    a small table, because threads that wait for each other are slow on a busy machine."""
     return 1 if values < SMALL_TABLE else 0
 
 

@@ -21,7 +21,7 @@ class LightGBMSettings(TreeSettings):
 
     # number of relevance grades that the ranks of a graph are divided into
     relevance_levels: int = 31
-    # a graph's rows are split into groups of at most this size; rows of a group are compared
+    # a graph's rows are split into groups of at most this size; the loss compares inside a group
     list_length: int = 64
 
     def build(self, seed: int) -> "LightGBMRanker":
@@ -57,9 +57,9 @@ class RowTrees(BoostedTrees):
 
 
 class LightGBMRanker(RowTrees):
-    """Ranks by lambdarank: trees predict relevance grades of the whole graph, learned from pairs of
-    rows. Most of a graph's pairs are redundant, so rows are split into small groups and compared
-    inside a group only."""
+    """Ranks by lambdarank: trees predict relevance grades, learned from pairs of rows. A row's
+    grade is its rank in the whole graph, but most of a graph's pairs are redundant, so rows are
+    split into small groups and compared inside a group only."""
 
     grouped = True
 

@@ -8,7 +8,8 @@ import numpy as np
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# First and last temperature, in seconds of the start / nodes: about what one action changes.
+# First and last temperature, as multiples of the start's seconds / nodes, which is about the effect
+# of one action.
 HOT, COLD = 0.3, 0.01
 
 
@@ -54,8 +55,8 @@ def anneal(
     the result is `evaluator.best`. `start`: by default the best of `find_starts`. `change` returns
     a changed copy.
 
-    `temperatures`: the first and the last over the start's seconds (or the reference, if less); by
-    default HOT and COLD over the number of nodes.
+    `temperatures`: the first and the last, divided by the start's seconds (or by the reference, if
+    less); by default HOT and COLD divided by the number of nodes.
     """
     random = np.random.default_rng(seed)
     starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]

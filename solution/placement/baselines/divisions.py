@@ -25,8 +25,8 @@ def decide_tensorflow(graph: CostGraph) -> Decision:
 
 
 def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> np.ndarray:
-    """Return devices (nodes,): one run of consecutive layers per device, of equal cost or (unless
-    `by_cost`) equally many layers; without layers, by cost in topological order."""
+    """Return devices (nodes,): each device gets consecutive layers, of equal cost if `by_cost`,
+    else equally many. A graph without layers is divided by cost in topological order."""
     devices, cost = len(machine), find_tasks(graph, machine).seconds.mean(axis=1)
     stages = graph.stages if (graph.stages >= 0).all() else np.arange(graph.num_nodes)
     # device = floor(devices * cost up to the middle of the stage / total cost), or by number of
@@ -42,8 +42,8 @@ def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> 
 
 def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
     """Return devices (nodes,) from METIS, one part of the graph per device. Nodes are weighted by
-    time, edges by bytes. There are fewer parts if one would have below two nodes or be much lighter
-    than the heaviest node, because METIS then prints to the terminal."""
+    time, edges by bytes. There are fewer parts if a part would have fewer than two nodes or be much
+    lighter than the heaviest node, because METIS then prints to the terminal."""
     try:
         import pymetis  # a compiled package, missing on some platforms
     except ImportError as error:
@@ -67,5 +67,6 @@ def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
 
 
 def _to_whole(weights: np.ndarray) -> np.ndarray:
+    """Scale weights to integers whose sum is about 2**29."""
     total = max(float(weights.sum()), 1e-30)
     return np.ceil(weights / total * LARGEST_WEIGHT * 512).astype(np.int32)

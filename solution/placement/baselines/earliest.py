@@ -40,8 +40,8 @@ def choose_earliest(
     Ties go to the first task, then device.
 
     A task starts when its inputs have arrived and the device is free; a favourite consumer (m-SCT)
-    counts as earlier on its producer's device, by the transfer saved. `early` is the number of
-    tasks in `ready` that may start, or count so, before a device is free.
+    counts as starting earlier on its producer's device, by the transfer saved. `early` is the
+    number of tasks in `ready` that may start, or count as starting, before a device is free.
     """
     best_index, best_device, earliest = 0, -1, np.inf
     least = free.min()
@@ -83,7 +83,8 @@ def insert_sorted(ready, count, ranks, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Return each task's number of producers (tasks,), without data; -1: data without inputs."""
+    """Return how many producers each task waits for (tasks,); -1 for data without inputs, which
+    needs no time and for which no task waits."""
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
@@ -163,7 +164,8 @@ def count_down(waiting, readers):
 
 @njit(cache=True, nogil=True)
 def find_unplaced(task, in_start, in_of, leaders, placement):
-    """Return nodes that get the task's device with it: data it reads, their leaders, its leader."""
+    """Return the nodes without a device that get one together with the task: the data it reads,
+    their leaders, and its leader."""
     reads = in_of[in_start[task] : in_start[task + 1]]
     data = reads[placement[reads] < 0]
     nodes = np.concatenate((data, leaders[data], leaders[task : task + 1]))
@@ -264,9 +266,9 @@ def assign_device(task, device, in_start, in_of, leaders, placement):
 
 @njit(cache=True, nogil=True)
 def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
-    """Schedule tasks in `order`, each where it ends first; return each one's device, start and end.
-    Inputs without producers go to their first reader's device. A task runs on the device of its
-    leader (in `leaders`) if that has one, else on its `fixed` device, -1: any."""
+    """Schedule tasks in `order`, each on the device where it ends first; return each task's device,
+    start and end. Inputs without producers go to their first reader's device. A task runs on the
+    device of its leader (in `leaders`) if that has one, else on its `fixed` device, -1: any."""
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
     starts, ends = np.zeros((devices, tasks)), np.zeros((devices, tasks))

@@ -141,8 +141,9 @@ def plan_etf(
 
 
 def find_favourites(graph: CostGraph, tasks: earliest.Tasks) -> np.ndarray:
-    """Return (nodes,): the producer whose favourite consumer each node is, or -1. Favourites are
-    unique both ways. Producers with the longest transfers choose first, the highest rank."""
+    """Return, for each node (nodes,), the producer whose favourite consumer the node is, or -1. A
+    producer has at most one favourite, and a node is the favourite of at most one producer. The
+    producers with the longest transfers choose first, the consumer of the highest upward rank."""
     consumers, producers = graph.edges.T
     ranks = rank_tasks(tasks)
     favourite, taken = np.full(graph.num_nodes, -1), np.zeros(graph.num_nodes, bool)
@@ -154,7 +155,7 @@ def find_favourites(graph: CostGraph, tasks: earliest.Tasks) -> np.ndarray:
 
 
 def decide(graph: CostGraph, plan: earliest.Schedule, *, fused: bool) -> Decision:
-    """Return a decision with the plan's devices and order; fuse all that is legal if `fused`."""
+    """Return a decision with the plan's devices and order and, if `fused`, every legal fusion."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)
 

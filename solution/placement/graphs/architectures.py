@@ -15,6 +15,7 @@ import math
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import CostGraph
 
+# Transformer-XL: width, heads, tokens of a segment and of the cached states, inner width
 WIDTH, HEADS, SEGMENT, MEMORY, INNER = 1024, 16, 192, 192, 4096
 BATCH, WORDS = 32, 32_000
 AMOEBA_BATCH, WAVE_BATCH, WAVE_LENGTH, WAVE_CHANNELS = 64, 8, 4096, 128
@@ -24,7 +25,7 @@ GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
 
 def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
-    """Return the graph of a Transformer-XL; a stage is a layer, the last one with softmax."""
+    """Return the graph of a Transformer-XL; a stage is a layer, the softmax is in the last one."""
     program = ProgramBuilder()
     table = program.parameter(WORDS, WIDTH)
     tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))
@@ -39,6 +40,8 @@ def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
 
 
 def _attend_to_memory(program: ProgramBuilder, tensor: int, positions: int, batch: int) -> int:
+    """Add attention (by content and relative position) of a segment to itself and the cached
+    states, a residual connection and a normalisation; return the output."""
     both = SEGMENT + MEMORY
     memory = program.data(batch, MEMORY, WIDTH)
     context = program.add("concatenate", (batch, both, WIDTH), (memory, tensor))
@@ -83,7 +86,7 @@ class ImageBuilder(ProgramBuilder):
         return self.add("reduce-window", shape, (tensor,), 9.0 * math.prod(shape))
 
     def join(self, tensors: list[int]) -> int:
-        """Concatenate images along channels; height and width are the first image's."""
+        """Concatenate images along channels; the result has the first image's height and width."""
         *shape, _ = self.shapes[tensors[0]]
         channels = sum(self.shapes[tensor][-1] for tensor in tensors)
         return self.add("concatenate", (*shape, channels), tensors)
@@ -201,7 +204,8 @@ def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int
 
 
 def make_wavenet(stacks: int, layers: int) -> CostGraph:
-    """Return the graph of WaveNet: gated convolutions, summed and classified; a stage is one."""
+    """Return the graph of WaveNet: a stage is a layer of gated convolutions; the layers' outputs
+    are summed and classified."""
     program = ImageBuilder()
     tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
     skipped = None
@@ -221,7 +225,7 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
 
 class Lstm:
     """An LSTM layer; its weights are used at every time step. `state` and `output` are the tensors
-    of the last step that was added; before the first one, input tensors."""
+    of the last step that was added; before the first step, they are input tensors."""
 
     def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:
         self.program, self.batch, self.width = program, batch, width

@@ -18,8 +18,8 @@ from solution.placement.graphs import cost_graph
 
 FLOAT_BYTES = 4
 FLOAT_TYPE = 11  # f32: its index in vocabulary.ELEMENT_BYTES
-COPIES = 3  # memory of a trained parameter, in its size: itself, its gradient and its momentum
-UNREACHED = -1
+COPIES = 3  # tensors held per trained parameter: its value, its gradient and its momentum
+UNREACHED = -1  # marks a tensor without a gradient
 SLICE = OPCODE_IDS["slice"]
 Shape = tuple[int, ...]
 
@@ -147,6 +147,7 @@ class ProgramBuilder:
         return needed
 
     def _differentiate(self, node: int, operand: int, gradient: int) -> int:
+        """Add the gradient of the node's input number `operand`, given the node's `gradient`."""
         read = self.inputs[node][operand]
         shape, kind = self.shapes[read], cost_graph.FUSION_KINDS[self.opcodes[node]]
         others = [other for at, other in enumerate(self.inputs[node]) if at != operand]

@@ -3,8 +3,8 @@
 Nodes stand in topological order, and equal programs give equal graphs, however their nodes were
 numbered. Nodes are sorted by depth (the longest path to them), nodes of equal depth by colour. A
 colour is a hash of the node's content; it is combined with the colours of the neighbours again and
-again, until that distinguishes no more nodes (Weisfeiler and Leman). Nodes of equal depth and
-colour keep their original order.
+again, until the number of different colours stops growing (Weisfeiler and Leman). Nodes of equal
+depth and colour keep their original order.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,8 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 # no cost may exceed the square of this; integers up to this are exact in float64
 MAX_BYTES = 2.0**53
-# How an operation may be fused: not; anywhere; only last; only first; it runs no kernel.
+# How an operation may be fused: not at all; anywhere in a kernel; only as a kernel's last node;
+# only as its first node. DATA runs no kernel.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
 _OPCODES = {
     ELEMENTWISE: """

@@ -22,7 +22,7 @@ class Workload:
     by_cost: bool = False
 
 
-# family -> function that makes a program of given sizes, and how these stand in its name
+# family -> function that makes a program of given sizes, and format of the sizes in its name
 MAKERS: dict[str, tuple[Callable[..., CostGraph], str]] = {
     "rnnlm": (architectures.make_rnnlm, "{}x{}"),
     "gnmt": (architectures.make_gnmt, "{}x{}"),
@@ -31,7 +31,7 @@ MAKERS: dict[str, tuple[Callable[..., CostGraph], str]] = {
     "amoebanet": (architectures.make_amoebanet, "{}x{}x{}"),
     "wavenet": (architectures.make_wavenet, "{}x{}"),
 }
-DEVICES = {"inception": 2, "amoebanet": 4}  # of other families: the number of layers or stacks
+DEVICES = {"inception": 2, "amoebanet": 4}  # other families: one device per layer or stack
 BY_COST = ("inception", "amoebanet", "wavenet")
 
 
@@ -43,6 +43,7 @@ def _workload(family: str, *sizes: int, name: str = "") -> Workload:
     return Workload(whole, family, devices, partial(make, *sizes), family in BY_COST)
 
 
+# The GO paper's fourteen programs.
 DOCUMENT = (
     *(_workload(family, n, name=str(n)) for family in ("rnnlm", "gnmt", "transformer-xl")
       for n in (2, 4, 8)),
@@ -68,7 +69,7 @@ TRAINING_PROGRAMS = (
       for sizes in ((2, 64, 128), (4, 128, 256), (6, 190, 448))),
     *(_workload("wavenet", *sizes) for sizes in ((1, 4), (2, 6), (3, 5))),
 )  # fmt: skip
-# Never trained on: sizes between those of the training programs, up to the largest of them.
+# Programs that are never trained on; most of their sizes lie between sizes of TRAINING_PROGRAMS.
 HELD_OUT = (
     *(_workload("rnnlm", *sizes) for sizes in ((3, 8), (5, 5))),
     *(_workload("gnmt", *sizes) for sizes in ((3, 4), (2, 8))),
@@ -77,7 +78,7 @@ HELD_OUT = (
     *(_workload("wavenet", *sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
-DRAWN = 96  # number of drawn training programs, which are not used to choose a policy
+DRAWN = 96  # number of drawn programs that are reserved for training: never used for validation
 # maxima at scale 1: layers x time steps of a recurrent network; layers of a WaveNet
 CELLS, LAYERS = 40, 24
 STEPS = {

@@ -13,7 +13,7 @@ from solution.placement.machine import MEMORY
 from solution.placement.policy.network import PolicyChoice
 from solution.placement.simulation.decision import PRIORITY_LEVELS, Decision
 
-TRIES = 12
+TRIES = 12  # maximum number of evaluations of a decision and its repairs
 PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
@@ -61,8 +61,8 @@ def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
 def evaluate_repaired(
     evaluator: Evaluator, decision: Decision, most: int = TRIES
 ) -> tuple[Decision, float]:
-    """Evaluate a decision; while a device is overfull, move nodes off it and evaluate again, at
-    most `most` times. Return the decision evaluated last, and its seconds.
+    """Evaluate a decision; while a device is overfull, move nodes off it and evaluate again, with
+    at most `most` evaluations. Return the decision evaluated last, and its seconds.
 
     A repair moves nodes from the most overfull device to the roomiest: the last in topological
     order, as many as hold about the excess. Without the task placement nothing is repaired.
@@ -84,6 +84,7 @@ def _move(evaluator: Evaluator, decision: Decision, peak: np.ndarray) -> Decisio
     placement = decision.placement[graph.leaders]
     nodes = np.flatnonzero((placement == worst) & graph.decides_device)
     weight = np.bincount(graph.leaders, graph.resident_bytes + graph.output_bytes)
+    # bytes to move = 1.05 * (1 - limit / peak) * bytes of all nodes of the device, last nodes first
     held = np.cumsum(weight[nodes][::-1])
     excess = 1.05 * (peak[worst] - limits[worst]) / peak[worst] * held[-1]
     placement[nodes[::-1][: np.searchsorted(held, excess) + 1]] = roomiest

@@ -31,9 +31,9 @@ NUM_COLUMNS = 12 + ELEMENT_TYPES + 8 + WAYS * LANDMARKS
 
 
 def find_distances(graph: CostGraph) -> np.ndarray:
-    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks, in edges over the
-    column's maximum. A node out of reach counts as one edge further than the furthest one; of
-    equally far nodes the first in canonical order becomes the landmark."""
+    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks, in edges, divided
+    by the column's maximum. An unreachable node counts as one edge further than the furthest
+    reachable one. Of equally far nodes, the first in canonical order becomes the landmark."""
     count = graph.num_nodes
     consumer, producer = graph.edges.T
     shape, ones = (count, count), np.ones(len(graph.edges))
@@ -51,7 +51,8 @@ def find_distances(graph: CostGraph) -> np.ndarray:
 
 
 def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
-    """Return the edges (nodes,) of shortest paths from `start`; the largest + 1 if unreachable."""
+    """Return the lengths (nodes,), in edges, of the shortest paths from `start` to each node; the
+    largest length + 1 for unreachable nodes."""
     found: np.ndarray = dijkstra(links, directed, indices=start, unweighted=True)
     there = np.isfinite(found)
     return np.where(there, found, found[there].max() + 1)
@@ -106,9 +107,9 @@ def find_inputs(graph: CostGraph) -> Inputs:
 
 
 def _find_votes(graph: CostGraph) -> Votes:
-    """Return two votes per edge: each end votes for its device as the other end's, with a weight
-    proportional to the cube root of the tensor's bytes. (Bytes would silence all but the largest
-    tensors; logarithms hardly distinguish them.)"""
+    """Return two votes per edge: each end votes that the other end runs on the same device. The
+    weight of a vote is proportional to the cube root of the tensor's bytes. (With bytes themselves,
+    only the largest tensors would count; logarithms hardly distinguish tensors.)"""
     # weight of a vote = cbrt(bytes of the edge) / sum of cbrt(bytes) of the receiver's edges
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])

@@ -117,7 +117,7 @@ class StepRunner:
         return loss.detach()
 
 
-# weigh_devices: part of a weight that is equal for all nodes; limit of the rest, over its mean
+# weigh_devices: part of the weight that is equal for all nodes; upper bound on loss / mean loss
 EVEN, MOST = 0.3, 30.0
 
 

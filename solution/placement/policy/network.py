@@ -72,14 +72,14 @@ class NodeAlone(nn.Module):
         self.join = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """`nodes` is (nodes, width); the edges are ignored."""
+        """Return (nodes, width), given nodes (nodes, width); the edges are ignored."""
         return F.relu(self.join(nodes))
 
 
 class SegmentAttention(nn.Module):
     """A transformer layer in which a segment of nodes attends to itself and, without gradient, to
-    the one before it. The graph embedding replaces positions, and no mask is causal, because all
-    decisions are made together."""
+    the segment before it. The graph embedding replaces positions. There is no causal mask, because
+    all decisions are made together."""
 
     def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class SegmentAttention(nn.Module):
         self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` is (batch, nodes, width), in topological order; returns the same shape."""
+        """Return (batch, nodes, width), given nodes of this shape in topological order."""
         batch, count, width = nodes.shape
         length = min(self.segment, count)
         segments = -(-count // length)
@@ -143,7 +143,7 @@ class WithoutAttention(nn.Module):
             self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` is (batch, nodes, width), in topological order; returns the same shape."""
+        """Return (batch, nodes, width), given nodes of this shape in topological order."""
         seen = nodes if self.before is None else nodes + self.lstm(self.before(nodes))[0]
         return seen + self.inner(self.behind(seen))
 
@@ -158,7 +158,7 @@ class Modulation(nn.Module):
         self.factor = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` is (nodes, width); returns factors (1, width), or (nodes, width) per node."""
+        """Return factors (1, width), or (nodes, width) per node, given nodes (nodes, width)."""
         if self.kind == "none":
             return torch.ones_like(nodes[:1])
         seen = nodes if self.kind == "node" else nodes.mean(dim=0, keepdim=True)
@@ -168,9 +168,10 @@ class Modulation(nn.Module):
 class Agreement(nn.Module):
     """Mean-field iterations: a device becomes likelier for a node whose neighbours prefer it.
 
-    Independent decisions cut a graph at every mistake. In training all iterations have the same
-    coupling; at inference there are SETTLING times as many and it grows (annealing): confident
-    nodes decide first, and their neighbours follow. The GO paper does not have this layer.
+    Independent decisions would cut the graph around every node that decides wrongly. In training
+    all iterations have the same coupling; at inference there are SETTLING times as many and the
+    coupling grows (annealing): confident nodes decide first, and their neighbours follow. The GO
+    paper does not have this layer.
     """
 
     def __init__(self, sweeps: int) -> None:
@@ -266,11 +267,11 @@ class Policy(nn.Module):
         Args:
             devices: number of devices; further outputs of the placement head are masked.
             decisions: number of decisions to sample.
-            given: actions per task, whose probabilities are wanted; then nothing is sampled.
+            given: actions per task whose probabilities to return; then nothing is sampled.
             generator: random numbers for sampling; without it, and without `given`, the likeliest
                 actions are taken.
             fixed: actions (1, nodes) of the tasks that are not decided; the other tasks see them in
-                every round, because they are what will run.
+                every round, because the program will run with them.
 
         A round decides all tasks once. Each round but the last passes its probabilities to the next
         one, without gradients. Everything is computed on the policy's torch device, wherever the
@@ -308,7 +309,8 @@ class Policy(nn.Module):
         # Not nn.Embedding: the gradient of its lookup synchronises with a GPU.
         embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
         entered = self.enter(torch.cat([embedded, columns, fed], 1))
-        # the number of devices is an input: the best halves need not consist of the best quarters
+        # the number of devices is an input: the best partition into two parts need not be a union
+        # of the parts of the best partition into four
         nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
             nodes = layer(nodes, inputs.edges)
@@ -330,8 +332,8 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide the tasks in turn; each sees the actions of those before it, or their
-        probabilities if `soft`."""
+        """Decide the tasks in turn. Each task reads the actions of the tasks before it or, if
+        `soft`, the probabilities of the actions. `found`: result of `_share`."""
         state, factor = found
         choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None

@@ -59,8 +59,8 @@ Watch = Callable[[Update], object]
 
 
 class Trainer:
-    """Train a policy by PPO on some graphs; the same settings give the same policy. `budget`: most
-    evaluations that an evaluator has counted at the end."""
+    """Train a policy by PPO on some graphs; the same settings give the same policy. `budget`:
+    maximum number of evaluations of each evaluator; None: no limit."""
 
     def __init__(
         self,
@@ -143,8 +143,9 @@ class Trainer:
         decides: dict[str, Tensor],
         advantages: Tensor,
     ) -> tuple[Tensor, float]:
-        """Return the loss of `choices`, and the mean entropy per node in nats, given the log
-        probabilities `before` (decisions, nodes) per task when the actions were sampled."""
+        """Return the loss of `choices`, and the mean entropy per node in nats. `before`: by task,
+        the actions' log probabilities (decisions, nodes) under the policy that sampled them.
+        `decides`: by task, mask (nodes,). `advantages`: (decisions,)."""
         settings = self.settings
         weight = settings.entropy * (1 - self.done / settings.updates)
         loss, entropies = torch.zeros(()), []
@@ -155,7 +156,7 @@ class Trainer:
             change = (choice.of_actions() - before[task])[:, marks]
             gain = find_gain(change, advantages, settings.ratio, settings.clip)
             entropy = choice.entropy()[:, marks].mean()
-            # like a node's part of the advantage, the entropy is divided by sqrt(nodes)
+            # divided by sqrt(nodes), because a node's part of the advantage falls by this factor
             loss = loss - gain - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0

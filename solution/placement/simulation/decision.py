@@ -18,9 +18,9 @@ PRIORITY_LEVELS = 20
 class Decision:
     """A device, a priority and a fusion level for every node. A node runs on its leader's device
     (CostGraph.leaders). A device runs the ready kernel of the highest priority; a fused kernel has
-    its nodes' highest.
+    the highest priority of its nodes.
 
-    Nodes are fused into their consumers by falling level; at one level, consumers first.
+    Nodes are fused into their consumers in order of falling level; within a level, consumers first.
     """
 
     placement: np.ndarray  # (nodes,) int64: device of each node
@@ -89,8 +89,8 @@ def _check_range(graph: CostGraph, what: str, values: np.ndarray, count: int) ->
 
 
 def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) -> None:
-    """Raise InputError if the fusions `groups` (nodes,), equal numbers being fused, cannot run: one
-    is split over devices or has a node without kernel, or they wait for each other."""
+    """Raise InputError if fusions cannot run: if one is split over devices or has a node that runs
+    no kernel, or if they wait for each other. `groups`: (nodes,) number of each node's fusion."""
     placement = placement[graph.leaders]
     names, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
     sizes = np.bincount(inverse)

@@ -1,6 +1,6 @@
 """The event loop of the simulator, compiled: kernels start and end, tensors arrive.
 
-A kernel is a set of fused nodes; its number is that of its last node. A tensor is a node's output.
+A kernel is a set of fused nodes, with the number of its last node. A tensor is a node's output.
 Simultaneous events are ordered by their codes: the end of kernel g has the code g, the arrival of
 tensor u on device k has the code nodes + u * devices + k. When no event of that time is left, each
 idle device, in order of number, starts its ready kernel of the highest priority; ties go to the
@@ -79,9 +79,9 @@ def cost_kernels(
 
 @njit(cache=True, nogil=True)
 def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
-    """Return edges into each kernel (nodes,); uses of each tensor (nodes * devices,) by other
-    kernels on each device, and on the producer's device also by transfers; highest priority of each
-    kernel's nodes (nodes,)."""
+    """Return three arrays: (nodes,) number of edges into each kernel from other kernels;
+    (nodes * devices,) number of uses of each tensor on each device by other kernels, plus one per
+    transfer on the producer's device; (nodes,) highest priority of each kernel's nodes."""
     count = groups.size
     waiting, uses = np.zeros(count, np.int32), np.zeros(count * num_devices, np.int32)
     levels = np.full(count, -np.inf)
@@ -103,8 +103,8 @@ def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def held(nodes, costs, node, device):
-    """Return the bytes of a node's output on a device; 0 for a resident tensor at home, which
-    counts in its resident bytes."""
+    """Return the bytes of a node's output on a device; 0 for a resident tensor on its producer's
+    device, because the resident bytes contain it."""
     if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
         return 0.0
     return costs[OUTPUT, node]
@@ -210,7 +210,7 @@ def run_events(nodes, costs, in_start, in_of, out_start, out_of, uses, devices, 
     node * devices + target of each transfer."""
     num_nodes, num_devices, time = nodes.shape[1], devices.shape[1], 0.0
     running = np.full(num_devices, -1)
-    # numba learns the types of lists from an entry
+    # empty lists; numba infers the type of their entries from the expressions
     events, sent = [(0.0, 0) for _ in range(0)], [(0.0, 0.0, 0) for _ in range(0)]
     ready = [[(0.0, 0.0, 0) for _ in range(0)] for _ in range(num_devices)]
     for kernel in range(num_nodes):

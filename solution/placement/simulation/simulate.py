@@ -61,9 +61,9 @@ def simulate(arrays, placement, groups, priorities):
 
 @njit(cache=True, nogil=True)
 def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
-    """Return a mask (nodes,) bool: True on the critical chain, kernels and transfers that wait for
-    each other up to the last kernel's end, and for nodes whose transfers made one of these wait for
-    its link. Arguments: see `simulate`."""
+    """Return a mask (nodes,) bool: True for the nodes of kernels on the critical chain, and for
+    nodes whose transfers kept a transfer of the chain waiting for its link. For `start`, `end`,
+    `sent` and `what` see the results of `simulate`."""
     first, following = link_members(groups)
     before, arrival, ahead = find_waits(groups, placement, devices, start, end, what)
     chain, kernel = np.zeros(groups.size, np.bool_), groups[0]
@@ -100,8 +100,8 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
 
 @njit(cache=True, nogil=True)
 def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
-    """Return the kernel that sent the first of the transfers for which `transfer` waited (itself,
-    if its link was free). Set `chain` for the nodes of the later ones."""
+    """Follow the link's queue back from `transfer` to the first transfer that did not wait, and
+    return the kernel that sent it. Set `chain` for the nodes of the transfers that waited."""
     kernel = groups[what[transfer] // devices]
     while sent[transfer, 0] > end[kernel]:  # the link was busy
         chain[what[transfer] // devices] = True
@@ -112,8 +112,9 @@ def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
 
 @njit(cache=True, nogil=True)
 def find_waits(groups, placement, devices, start, end, what):
-    """Return, with -1 for none: the kernel (nodes,) before each one on its device, the transfer
-    (nodes * devices,) that brings a tensor to a device, and the one before each on its link."""
+    """Return three arrays, with -1 for none: the kernel (nodes,) that ran before each kernel on its
+    device; the transfer (nodes * devices,) that brought each tensor to each device; the transfer
+    (transfers,) before each transfer on its link."""
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
         if groups[node] == node and end[node] > start[node]:  # data occupies no device

@@ -46,9 +46,10 @@ MESSAGES = _make_classes()  # message classes, by their names in hlo.proto
 
 
 def read_records(path: Path) -> list[Any]:
-    """Return a file's TuningRecord messages; a bare module is one without runs. A file does not
-    state its form: the first of several records, one, and a module, that has instructions, is
-    taken. Raises InputError if there is none, or it is truncated or too large."""
+    """Return a file's TuningRecord messages; a bare module becomes a record without runs. A file
+    does not state its form: it is read as several records, as one and as a module, and the first
+    reading with instructions is taken. Raises InputError if none has instructions, or if the file
+    is missing, truncated or too large."""
     data = _read(path)
     defects = []
     for read in (_read_tuning_records, _read_tuning_record, _read_module):

@@ -20,7 +20,7 @@ ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 1
 WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilation",
                   "base_dilation")  # fmt: skip
 SPATIAL = 4  # number of a convolution's spatial dimensions that the features hold
-# The features hold the values of this number of a slice's or padding's dimensions.
+# number of a slice's or padding's dimensions whose values the features hold
 FEW = 2
 NONE = -1  # stands for a missing dimension, because 0 is a dimension
 # a main computation has one of these words in its name, and ends a section of node_splits
@@ -139,7 +139,8 @@ def _describe_convolution(numbers: Any) -> list[int]:
 
 
 def _describe_dot(instruction: Any) -> list[list[int]]:
-    """Return the dimensions that a dot sums in its operands; -1 of other instructions."""
+    """Return the dimensions (2, SUMMED) that a dot sums in its left and right operand, -1 where
+    there is none; only -1 for other instructions."""
     numbers = instruction.dot
     lists = [numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions]
     is_dot = instruction.opcode == "dot"
@@ -174,6 +175,7 @@ def _find_edges(module: Any) -> np.ndarray:
 
 
 def _split(module: Any) -> np.ndarray:
+    """Return the boundaries (1, s) of the sections of nodes, see Nodes.splits."""
     splits, count = [0], 0
     for computation in module.computations:
         count += len(computation.instructions)

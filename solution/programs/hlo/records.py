@@ -66,8 +66,9 @@ class Record:
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:
-    """Return a protobuf file's records as graphs, layouts in `collection_name` (default:
-    layout:xla:random). Raises InputError if it is no such protobuf, truncated, or no graph."""
+    """Return a protobuf file's records as graphs of `collection_name` (default: layout:xla:random
+    or tile:xla, by their kind). Raises InputError if the file is not such a protobuf, is truncated,
+    or a record is not a graph."""
     return make_records(path, read_records(path), collection_name)
 
 
@@ -121,8 +122,8 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
-    """Return "layout" or "tile", the usable runs (timed or, without any, not failed), and the
-    number with a configuration."""
+    """Return "layout" or "tile", the usable runs (timed runs or, if there are none, runs that did
+    not fail), and the number of all runs with a configuration."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -148,7 +149,8 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """Return tiles (configs, 24) float32: six sizes, sum, product of kernel, output, input."""
+    """Return tiles (configs, 24) float32: for the kernel, the output and the input, in this order,
+    six sizes, their sum and their product."""
     rows = []
     for run in runs:
         sizes = run.tile.sizes
@@ -163,7 +165,8 @@ def _summarise_tile(bounds: Sequence[int]) -> list[int]:
 
 
 def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
-    """Return Graph's fields for options, defaults where a run has none; {} if no run has any."""
+    """Return Graph's fields for options, with the default for each option that a run lacks; {} if
+    no run has options."""
     if not any(run.HasField("options") for run in runs):
         return {}
     names = find_option_set(message.option_names)  # the CPU's options if the record names none
@@ -180,7 +183,8 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """Return a Codebook of the runs' layouts of `nodes` configurable nodes, or of unset ones."""
+    """Return a Codebook of the runs' layouts of `nodes` configurable nodes; without runs, of unset
+    layouts."""
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
     if not runs:
         encoder.add(np.full((1, nodes, NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8))
@@ -214,7 +218,7 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
 
 
 def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Iterator[Any]]:
-    """Return a context of an iterator over records that shows progress of several."""
+    """Return a context manager of an iterator over records; show progress if there are several."""
     if len(named) == 1:
         return nullcontext(iter(named))
     # Imported only here, because it imports rich, which a file with one record does not need.
@@ -224,8 +228,8 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
-    """Return the names of a file's records: the file's of one; of several, modules' names and
-    fingerprints, safe for file systems and numbered if equal."""
+    """Return the names of a file's records, safe for file systems: the file's name if there is only
+    one record, otherwise each module's name and fingerprint, numbered if equal."""
     if len(messages) == 1:
         return [make_safe(path.stem)]
     names = [make_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]

@@ -55,7 +55,7 @@ class Executor(Protocol):
 
     @property
     def gpu_share(self) -> float:
-        """The fraction of a GPU for each net; 0: none is requested, nets use what they see."""
+        """The fraction of a GPU to request for each net; 0: nets use the GPUs that they see."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class Executor(Protocol):
         ...
 
     def open(self) -> AbstractContextManager[object]:
-        """Keep what several calls of `run` need, such as a cluster, started during the block."""
+        """Keep resources that calls of `run` in the block share, such as a started cluster."""
         ...
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
@@ -72,8 +72,8 @@ class Executor(Protocol):
         ...
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = ...) -> None:
-        """Run `work` on all tasks; `keep` gets each one's number and result in this process. Raises
-        InputError if a process was killed, and tasks' errors when the others are stopped."""
+        """Run `work` on all tasks; call `keep` in this process with each task's number and result.
+        If a task fails, stop the others and raise its error; InputError if a process was killed."""
         ...
 
 

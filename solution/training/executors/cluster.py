@@ -86,7 +86,8 @@ def identify_code() -> dict[str, str]:
 
 
 def do(box: list[RunContext], number: int, arguments: tuple[Any, ...]) -> Any:
-    """Run a task on a node; InputError if its code or libraries are not the driver's."""
+    """Run a task on a node; `box` contains only the context. Raises InputError if the node's code
+    or libraries differ from the driver's."""
     (context,) = box
     _compare_code(context.code)
     limit_threads(max(1, int(os.environ.get("OMP_NUM_THREADS") or 1)))
@@ -130,14 +131,16 @@ SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
     # by default Ray retries a task that needs too much memory forever
     "RAY_task_oom_retries": str(RETRIES),
+    # by default Ray hides the GPUs from tasks that request none
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """Runs tasks on a Ray cluster at `address` (auto, HOST:PORT, or None: started here with
-    `workers` cores and stopped afterwards); a net gets `gpu_share` of a GPU."""
+    """Runs tasks on the Ray cluster at `address` (auto or HOST:PORT). None: a cluster with
+    `workers` cores is started on this machine and stopped afterwards. A net gets `gpu_share` of a
+    GPU."""
 
     address: str | None = None
     workers: int | None = None
@@ -153,7 +156,7 @@ class RayExecutor:
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def open(self) -> AbstractContextManager[Any]:
-        """Stay connected during the block to the cluster, perhaps started for it."""
+        """Connect to the cluster for the block; without an address, start one for the block."""
         return join_cluster(self.address, self.workers)
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
@@ -260,9 +263,9 @@ class _Running:
 
 
 def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
-    """Return the task's needs, limited to what one node has (Ray would wait forever); cores and
-    memory are not limited before a node with CPUs exists. Raises InputError if no such node has
-    enough GPUs."""
+    """Return the task's needs, limited to what one node has, because Ray would wait forever for
+    more. While no node has CPUs, cores and memory are not limited. Raises InputError if no node
+    with CPUs has enough GPUs."""
     needs = task.needs
     if not any(node.get("GPU") for node in nodes):  # without any GPU nets are trained on the CPU
         needs = replace(needs, gpus=0.0)
@@ -317,7 +320,8 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
 
 @contextmanager
 def _own_folder() -> Iterator[Path]:
-    """Yield a temporary, locked folder for a Ray started here; remove killed commands', too."""
+    """Yield a temporary, locked folder for a local cluster; first remove folders that commands left
+    when they were killed."""
     for left in filter(Path.is_dir, SHORT.glob(f"{OWN}*")):
         with suppress(OSError), holding(left) as is_left:
             if is_left:
@@ -332,8 +336,8 @@ def _own_folder() -> Iterator[Path]:
 
 @cache
 def _make_private() -> dict[str, str]:
-    """Return settings that keep others out of a local cluster: a random token, never on disk. Ray
-    reads them once per process; {} if it was imported before."""
+    """Return environment variables that keep others out of a local cluster: a random token, which
+    is never on disk. Ray reads them once per process, so return {} if it is imported already."""
     if "ray" in sys.modules:
         return {}
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

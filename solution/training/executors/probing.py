@@ -11,11 +11,11 @@ from solution.system.wording import how_to_install
 
 AUTO = "auto"  # the cluster that this machine is part of
 PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^][:/@\s]+):([0-9]{1,5})$")
-SECONDS = 5.0
+SECONDS = 5.0  # timeout of the connection, and of the server's answer
 ADVICE = "Begin one with `ray start --head`."
 # The opening of HTTP/2, with empty settings. A server that Ray can use answers with its settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-SETTINGS, FRAME = 4, 9
+SETTINGS, FRAME = 4, 9  # in HTTP/2: type of a settings frame, bytes of a frame's header
 
 
 def check_cluster(address: str | None) -> None:
@@ -63,7 +63,8 @@ def probe(address: str) -> None:
 
 
 def find_head(address: str) -> str:
-    """Return Ray's address for `auto` or this machine; OSError or ValueError without a cluster."""
+    """Return HOST:PORT of the cluster's head as Ray writes it: `auto` and names of this machine are
+    resolved. Raises OSError or ValueError if there is no cluster."""
     from ray._private.services import canonicalize_bootstrap_address
 
     return str(canonicalize_bootstrap_address(address) or address)
