@@ -195,7 +195,7 @@ def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
     """Return, by experiment, the prediction files of the recipe's members and of its fallback.
 
     Members without predictions are left out; the fallback's file may be missing. Experiments that
-    the run's record does not list are left out, too, because their folds may have been others.
+    the run's record does not list are left out, too, because their folds may differ from the run's.
 
     Args:
         part: "out_of_fold" or "test".
@@ -364,8 +364,8 @@ def _score_batches(
 ) -> Iterator[dict[str, pl.DataFrame]]:
     """Merge and score out-of-fold predictions, one batch of graphs after another.
 
-    Scores of the merged rankings are appended to `table`, and scores of the single models of
-    experiments with several seeds to `seeds`, unless it is None.
+    Scores of the merged rankings are appended to `table`. Unless `seeds` is None, the mean of the
+    seeds' scores is appended to it for each graph and each experiment with several seeds.
 
     Yields:
         By the label (key in `recipes`) of each recipe, its ranking of the batch's graphs.
@@ -450,6 +450,6 @@ def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.D
 
 
 def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the labels of the graphs in `frames`: a join with all labels would be slow."""
+    """Return only the labels of the graphs in `frames`, because a join with all labels is slow."""
     graphs = pl.concat([frame.select("collection", "graph") for frame in frames]).unique()
     return labels.join(graphs, on=["collection", "graph"], how="semi")

@@ -47,7 +47,7 @@ BEST = "best member"
 # label in score tables: each collection's best member, chosen on the scored graphs themselves
 HINDSIGHT = "best member in hindsight"
 WHOLE = "search"  # label of the whole search: the choice of a candidate, and its fit
-MARK = "# Proposed by a search"  # first line of a file that may be overwritten
+MARK = "# Proposed by a search"  # beginning of recipe files that a search may overwrite
 SMALLEST = 0.005  # members with a smaller share of the weights are left out of the recipe
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # TOML keys that need no quotes
 
@@ -84,7 +84,7 @@ def learn(fit: Fit, method: Method) -> Choose:
 
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
     """Divide the graphs for cross-validation: return the number (graphs,) of each graph's part.
-    Graphs of one group stay together. With few groups there are fewer parts."""
+    Graphs of one group stay together. With fewer groups than `parts`, each group is a part."""
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
         members[ballot.group].append(ballot.collection)
@@ -203,14 +203,15 @@ def learn_choice(candidates: Sequence[Candidate]) -> Choose:
 def choose_best(
     candidates: Sequence[Candidate], ballots: Sequence[Ballot], nested: Sequence[np.ndarray]
 ) -> Candidate:
-    """Return the candidate with the best mean of nested scores (graphs,); ties go to the first."""
+    """Return the candidate with the best mean of nested scores; ties go to the first. `nested`: the
+    nested scores (graphs,) of each candidate."""
     means = [mean_of_collections(ballots, scores) for scores in nested]
     return candidates[int(np.argmax(np.nan_to_num(means, nan=-np.inf)))]
 
 
 def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) -> Proposal:
-    """Choose the best candidate, and fit its weights of the members on all graphs of the run.
-    Raises InputError if a member lacks graphs, or all scores of every member are constant."""
+    """Choose the best candidate, and fit its members' weights on all graphs of the run. Raises
+    InputError if a member lacks graphs that others have, or all members' scores are constant."""
     names, ballots = read_ballots(run, members, sorted({c.method for c in candidates}))
     names, ballots = drop_constants(names, ballots)
     if not ballots:
@@ -237,8 +238,8 @@ def drop_constants(
     remaining: list[Ballot] = []
     for collection, members in names.items():
         graphs = [ballot for ballot in ballots if ballot.collection == collection]
-        # varies (members,): whether the member's highest and lowest scores differ in any graph
         votes = [next(iter(ballot.votes.values())) for ballot in graphs]
+        # (members,) bool: False for a member whose scores are all equal inside every graph
         varies = np.any([np.ptp(vote, axis=1) > 0 for vote in votes], axis=0)
         if varies.any():
             kept[collection] = [

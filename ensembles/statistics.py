@@ -176,12 +176,12 @@ def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple
 def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> float:
     """Return Satterthwaite's degrees of freedom of a variance of groups with shares (groups,).
 
-    Let w_g be the share of group g and q = sum_g w_g ** 2. The residuals m_g - m of independent
-    groups of variance 1 have the covariances c_gh = [g = h] - w_g - w_h + q. The estimated variance
-    is the weighted sum of squares sum_g d_g (m_g - m) ** 2 with d_g = `scale`. Its mean is q; its
-    variance is 2 v, with v = sum_gh d_g d_h c_gh ** 2. So it has 2 q ** 2 / (2 v) = q ** 2 / v
-    degrees of freedom. In the code, v is `everywhere` (from -w_g - w_h + q) plus the sum of
-    `diagonal` (from [g = h]), which needs no matrix of groups.
+    Let w_g (`weights`) be the share of group g, and q (`squares`) be sum_g w_g ** 2. The residuals
+    m_g - m of independent groups of variance 1 have the covariances c_gh = [g = h] - w_g - w_h + q.
+    The estimated variance is the weighted sum of squares sum_g d_g (m_g - m) ** 2, where d_g is
+    `scale`. Its mean is q; its variance is 2 v, with v = sum_gh d_g d_h c_gh ** 2. So it has
+    2 q ** 2 / (2 v) = q ** 2 / v degrees of freedom. In the code, v is `everywhere` (from
+    -w_g - w_h + q) plus the sum of `diagonal` (from [g = h]), which needs no matrix of groups.
     """
     total, first, second = (float((scale * weights**power).sum()) for power in range(3))
     everywhere = (
@@ -415,6 +415,6 @@ def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
 
 
 def _to_frame(rows: Sequence[tuple[Any, ...]], columns: list[str], texts: int) -> pl.DataFrame:
-    """Return a table: the first `texts` columns are text, the last integers, the others floats."""
+    """Return a table: `texts` columns of text, then columns of floats, then one of integers."""
     kinds = [pl.String()] * texts + [pl.Float64()] * (len(columns) - texts - 1) + [pl.Int64()]
     return pl.DataFrame(rows, schema=dict(zip(columns, kinds, strict=True)), orient="row")

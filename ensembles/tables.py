@@ -117,8 +117,8 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
 
 
 def _advise(proposal: Proposal) -> str:
-    """Return advice: take the recipe, one member alone, or the simpler if neither is surely better.
-    The nested score of the whole search is compared with the best member's score."""
+    """Return advice: take the recipe, a single member, or the simpler of both if neither is surely
+    better. It compares the nested score of the whole search with the best member's score."""
     lines = {line["candidate"]: line for line in proposal.candidates.iter_rows(named=True)}
     whole = lines[WHOLE]
     best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")

@@ -1,4 +1,4 @@
-"""The merging methods, on the scores of one graph as arrays.
+"""Merge the scores of one graph, given as arrays, by one of several methods.
 
 Scores of different models, folds and seeds have different scales, and even the scores of one model
 are comparable only inside a graph. So a method has two steps: the scores of each model are put on a
@@ -32,7 +32,8 @@ import numpy as np
 Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-RECIPROCAL_OFFSET = 60  # the source's constant: larger values give the first ranks less weight
+# constant of Cormack, Clarke and Buettcher; larger values give the first ranks less weight
+RECIPROCAL_OFFSET = 60
 
 
 def merge_votes(
@@ -60,7 +61,7 @@ def average(scores: Sequence[np.ndarray], method: Method) -> np.ndarray:
 
 
 def scale(scores: np.ndarray, method: Method) -> np.ndarray:
-    """Return the scores (configs,) of one model, finite, on the method's scale, as float64."""
+    """Return one model's scores (configs,) on the method's scale, float64; they must be finite."""
     score = scores.astype(np.float64)
     if method in ("mean_rank", "median_rank"):
         return rank(score) / len(score)
@@ -103,7 +104,7 @@ def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarra
 
 
 def to_shares(weights: np.ndarray) -> np.ndarray:
-    """Return weights (members,), not negative, with a positive sum, divided by their sum."""
+    """Divide weights (members,) by their sum, which must be positive; no weight is negative."""
     # divide by a power of two: exact, and the sum of large weights cannot overflow
     _, exponent = np.frexp(weights.max())
     scaled = np.ldexp(weights, -exponent)

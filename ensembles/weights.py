@@ -131,7 +131,7 @@ def make_ballots(
     return ballots
 
 
-Fit = Callable[[Sequence[Ballot], Method], np.ndarray]
+Fit = Callable[[Sequence[Ballot], Method], np.ndarray]  # fits weights (members,) that sum to 1
 GREEDY_STEPS = 20  # number of members that fit_greedy adds, with replacement
 TRIALS = 60  # number of trials of optuna's search
 SEED = 0

@@ -17,7 +17,7 @@ KEPT, STOPPED = "Finished work is kept: the same command resumes.", "Stopped."
 
 
 def main() -> None:
-    """Run the command line; bad input is one message and exit code 2."""
+    """Run the command line; bad input ends it with one message and exit code 2."""
     try:
         _run()
     except KeyboardInterrupt:  # while libraries are imported; later, the commands handle it

@@ -157,7 +157,7 @@ def _find_mean(scores: Scores, kind: str, ranker: str) -> float | None:
 
 
 def write_scores(lines: list[Line], run: Run) -> None:
-    """Write the table as scores.csv into the run folder."""
+    """Write scores.csv into the run folder: a row per entry of `lines`."""
     columns = ["collection", "ranker", "graphs", "score", "a_seed", "low", "high"]
     columns += ["seconds", "peak_megabytes"]
     rows = []
@@ -244,7 +244,7 @@ def _recall_last(run: Run) -> Recipe | None:
 
 
 def check_complete(built: Built) -> None:
-    """Raise InputError if the file lacks rows that the competition asks for, or has others.
+    """Raise InputError if the file lacks rows that the competition asks for, or has other rows.
     Uploading such a file would waste one of the day's submissions."""
     path = built.written.path
     names = [name for name, _ in read_rows(path, path)]

@@ -40,7 +40,7 @@ REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
 # memory limit of the CLI in bytes: a small compressed answer may inflate to any size
 MOST_OF_AN_ANSWER = 2 << 30
 MOST_PRINTED = 16 << 20  # bytes that the CLI may print; a page of 200 submissions has about 100 kB
-BETWEEN_LOOKS = 0.2  # seconds between two looks at the size of the output
+BETWEEN_LOOKS = 0.2  # seconds between two checks of the size of the CLI's output
 # variables that the CLI must not get: VERBOSE prints its key, others change its commands
 NOT_PASSED_ON = (
     "VERBOSE",
@@ -59,7 +59,8 @@ class WaitSettings(BaseModel):
     competition: str = "predict-ai-model-runtime"
     submissions: Path = Path(__file__).parent  # folder of ledger.csv and sent/
     call_seconds: Seconds = 120.0  # limit of one query; the kaggle CLI itself has none
-    upload_seconds: Seconds = 600.0  # the CLI itself retries an interrupted upload for 367 seconds
+    # limit of one upload; longer than the 367 seconds for which the CLI retries an upload by itself
+    upload_seconds: Seconds = 600.0
     download_seconds: Seconds = 6 * 3600.0
     tries: int = Field(3, ge=1, le=20)  # how often a call is tried if it fails temporarily
     wait_seconds: Seconds = 5.0  # wait before the second try; doubles before each further try
@@ -67,7 +68,9 @@ class WaitSettings(BaseModel):
     # time in which a submission that Kaggle accepted may be missing in Kaggle's list
     accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
-    poll_seconds: Seconds = 5.0  # time between two queries; grows by half, up to a minute
+    # wait between the first two queries for a result; each further wait is longer by half, up to
+    # one minute for a score, 30 seconds for a dataset
+    poll_seconds: Seconds = 5.0
     ready_seconds: Seconds = 1800.0  # maximum processing time of an uploaded dataset
     wheels: Path = Path("build/kernel-wheels")  # folder of wheels that is uploaded as a dataset
     kernel_python: str = Field("3.12", pattern=r"^3\.\d+$")  # Python version of Kaggle's image
@@ -116,7 +119,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @dataclass(frozen=True)
 class Calls:
-    """Runs commands of the kaggle CLI under limits of time and memory, and explains failures."""
+    """A runner of kaggle CLI commands under limits of time and memory, which explains failures."""
 
     settings: WaitSettings
     # descriptors of lock files; the CLI inherits them, so a lock lasts until the CLI has ended
@@ -131,7 +134,7 @@ class Calls:
             raise self.explain(failures.BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of `call`, which only reads; repeat it after temporary failures."""
+        """Return the result of `call`, which only reads; call it again after temporary failures."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:
@@ -157,7 +160,7 @@ class Calls:
 
         Args:
             doing: the purpose of the call, for messages.
-            limit: time limit in seconds; by default the limit of a query.
+            limit: time limit in seconds; by default `call_seconds` of the settings.
             report: called about every second.
             memory: maximum memory of the process, in bytes.
             file: maximum size of each file that the process writes, in bytes.
@@ -191,7 +194,7 @@ class Calls:
     def explain(
         self, kind: failures.FailureKind, doing: str, printed: str, seconds: float = 0
     ) -> failures.KaggleError:
-        if kind.name == "401":  # after status 401 the CLI prints a whole help page
+        if kind.name == "401":  # quote nothing: the CLI has printed a whole help page
             printed, kind = "", kind if find_credentials() else failures.NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
         return failures.explain_failure(kind, doing, printed, seconds=seconds, **facts)
@@ -298,7 +301,7 @@ BETWEEN_TRIES = 0.05  # seconds between two tries to take a lock
 
 
 class LockedError(InputError):
-    """Another process holds the lock."""
+    """Error: another process holds the lock."""
 
 
 @contextmanager

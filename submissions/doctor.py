@@ -42,7 +42,7 @@ class Finding:
     subject: str
     found: str
     advice: str = ""
-    stops: bool = False  # submissions are impossible until it is fixed
+    stops: bool = False  # True: a defect that must be fixed before a submission is possible
 
 
 def examine(settings: WaitSettings) -> list[Finding]:

@@ -51,7 +51,7 @@ def unpack_download(archive: Path, target: Path, max_bytes: int) -> list[Path]:
 
 
 class DamagedError(InputError):
-    """The archive is damaged or incomplete."""
+    """Error of an archive that is damaged or incomplete."""
 
 
 def _check_names(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
@@ -87,7 +87,7 @@ def _extract(archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, tar
     if path.exists() or path.is_symlink():
         _check_same(archive, entry, path)
         return path
-    # zipfile's reader stops at the declared size, and checks the CRC at the end.
+    # No further check: zipfile's reader stops at the declared size, and checks the CRC at the end.
     with (
         opened.open(entry) as source,
         replace_file(path) as temporary,
@@ -188,7 +188,7 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
 
 def _find_arrived(folder: Path, file: DataFile) -> Path:
     """Return the downloaded file, unpacked if Kaggle sent NAME.zip instead of NAME."""
-    # Newer versions of the CLI keep the folders in the name, older ones do not.
+    # Search subfolders, too: newer versions of the CLI keep the folders of a file's name.
     name = Path(file.name).name
     arrived = _find(folder, name) or folder / name
     zipped = _find(folder, f"{name}.zip")

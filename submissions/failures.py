@@ -12,7 +12,8 @@ from solution.system.wording import shorten
 
 MAX_QUOTED = 200  # characters of the CLI's output in a message
 
-# exit codes: Kaggle has the submission; not known; Kaggle could not score it (InputError: 2)
+# exit codes: Kaggle has the submission; it is unknown whether Kaggle has it; Kaggle has it but
+# could not score it. (An InputError exits with 2.)
 DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4
 
 
@@ -90,7 +91,8 @@ RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 # The kinds in order of precedence: the first whose pattern matches the CLI's output is taken.
 KINDS = (
     TOO_LARGE,
-    # Before the kind 403, because this message contains the proxy's status, such as 403 or 407.
+    # Before the kind 403, because the message of a failed tunnel contains the proxy's status, such
+    # as 403 or 407.
     replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),
     FailureKind(
         "401",

@@ -200,12 +200,12 @@ def edit_ledger(path: Path) -> Iterator[Ledger]:
 
 
 class UnknownError(InputError):
-    """It is not known yet whether a submission arrived."""
+    """Error: it is not known yet whether a submission arrived at Kaggle."""
 
 
 @dataclass
 class Tracker:
-    """Keeps the ledger consistent with Kaggle's list of submissions."""
+    """A writer of the ledger that keeps it consistent with Kaggle's list of submissions."""
 
     kaggle: Kaggle
     skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, if known

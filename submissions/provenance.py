@@ -204,5 +204,6 @@ def fingerprint_file(path: Path) -> str:
 
 
 def _plain(text: str, width: int = 48) -> str:
-    """Replace characters that would break the message's format by underscores, and cut it short."""
+    """Return the text, at most `width` characters, with underscores for characters that would break
+    the message's format."""
     return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:width]

@@ -54,7 +54,7 @@ class Correlation:
     """Correlations of the out-of-fold mean with one of Kaggle's scores."""
 
     linear: float | None  # Pearson's; None if there are too few pairs, or one score is constant
-    ranks: float | None
+    ranks: float | None  # Spearman's, of the ranks; None in the same cases
     pairs: int  # number of submissions that have both scores
 
 

@@ -65,8 +65,8 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
-    """Return ID and TopConfigs of all rows; raise InputError if the file is missing or no such CSV.
-    The encoding utf-8-sig accepts a byte-order mark at the beginning."""
+    """Return ID and TopConfigs of all rows; raise InputError if the file is missing, or is no CSV
+    with these two columns. The encoding utf-8-sig accepts a byte-order mark at the beginning."""
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
@@ -176,8 +176,8 @@ def replace_submission(
 ) -> Iterator[Written]:
     """Write and check a submission, atomically, and yield the result.
 
-    The new file replaces the old one when the block succeeds. After a defect, or if no rows are
-    expected, there is no file.
+    The new file replaces the old one when the block succeeds; after an error, the old one stays. If
+    no rows are expected, the old file is deleted and none is written.
 
     Args:
         orders: by ID, the configurations of each test graph from fastest to slowest.

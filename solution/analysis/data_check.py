@@ -1,4 +1,4 @@
-"""Find what the command `check` reports: defective files, impossible layouts, copies of graphs."""
+"""Find the problems that `check` reports: defective files, impossible layouts, copied graphs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,8 +57,8 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
 
 
 def find_impossible(store: Store) -> list[str]:
-    """Return a sentence for each file with a layout that no tensor can have. `store`: was already
-    checked, so checksums are not compared again."""
+    """Return a sentence for each file with a layout that no tensor can have. The caller has checked
+    the `store`, so checksums are not compared again."""
     found = []
     with track(store.paths(), "Checking layouts") as paths:
         for path in paths:

@@ -118,7 +118,7 @@ def spread_evenly(count: int, most: int = MAX_POINTS) -> np.ndarray:
 
 
 def label_some(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times powers of ten: powers alone are too few."""
+    """Label a log axis at 1, 2 and 5 times powers of ten; labels at powers alone are too few."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(NullFormatter())

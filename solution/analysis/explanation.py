@@ -46,7 +46,7 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
 
     Args:
         rows: (k, columns) of the feature table; a higher score means slower.
-        reference: (columns,) the row that they are compared with.
+        reference: (columns,) the row that `rows` are compared with.
 
     Returns:
         (k, columns); the sum over columns is the difference of the scores.
@@ -293,7 +293,7 @@ def _name_column(explanation: Explanation, column: int) -> str:
 
 
 def _undo_logarithm(feature: Feature, value: float) -> float:
-    """Return the value of a feature in plain units, if its unit is a logarithm."""
+    """Return a feature's value in plain units; undo the logarithm if its unit is a logarithm."""
     if feature.unit.startswith("log1p "):
         return float(np.expm1(value))
     return float(np.exp(value)) if feature.unit.startswith("log ") else float(value)

@@ -18,7 +18,7 @@ from solution.models.sampling import choose_rows
 from solution.system.pictures import save_figure
 from solution.system.wording import count
 
-if TYPE_CHECKING:  # this import needs torch
+if TYPE_CHECKING:  # for annotations only, because this import needs torch
     from solution.analysis.state_costs import Costs
 
 SHOWN = 15  # maximum number of bars in a panel

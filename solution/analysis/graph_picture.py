@@ -23,7 +23,7 @@ from solution.system.pictures import save_figure, show_plainly
 from solution.system.wording import shorten
 
 MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
-# rough maximum number of nodes beside each other, and above each other, in a row
+# in a row of the picture: rough maximum number of columns, maximum number of nodes in a column
 COLUMNS, HIGHEST = 36, 12
 GAP = 2.5  # vertical distance between two rows of the picture, in nodes
 MAX_COLOURS = 7
@@ -116,7 +116,7 @@ def describe_fastest(graph: Graph) -> dict[int, str]:
 
 
 def _dense(levels: np.ndarray) -> np.ndarray:
-    """Renumber levels without gaps; nodes that are not drawn leave gaps."""
+    """Renumber levels from 0 without the gaps that nodes which are not drawn leave."""
     return np.asarray(np.unique(levels, return_inverse=True)[1].reshape(levels.shape))
 
 
@@ -150,7 +150,7 @@ def draw_graph(graph: Graph, path: Path) -> None:
 
 
 def make_figure(graph: Graph) -> Figure:
-    """Return a figure of the program, operands left of consumers, and of its runtimes."""
+    """Return a figure: the program, with operands left of consumers, above its runtimes if any."""
     panels = 1 if graph.runtimes is None else 2
     drawing = lay_out(graph)
     height = float(np.clip(np.ptp(drawing.positions[:, 1]) * 0.4 + 2.5, 4.5, 16))

@@ -33,8 +33,8 @@ def relative_range(graph: Graph) -> float:
 
 def default_runtime(graph: Graph) -> float | None:
     """Return the runtime of a labelled graph with the compiler's default configuration. Layout: the
-    mean over the configurations that set no layout; None if there is none. Tile: 1, because
-    runtimes are divided by the runtime of the default tile."""
+    mean over the configurations that set no layout; None if every configuration sets one. Tile: 1,
+    because runtimes are divided by the runtime of the default tile."""
     assert graph.runtimes is not None
     if graph.collection.kind == "tile":
         return 1.0
@@ -48,7 +48,7 @@ def default_runtime(graph: Graph) -> float | None:
 
 
 def gain_over_compiler(graph: Graph) -> float | None:
-    """Return default / fastest - 1, the speedup over the compiler, or None without a default."""
+    """Return default / fastest runtime - 1; None if no configuration is the compiler's default."""
     default = default_runtime(graph)
     return None if default is None else default / fastest(graph) - 1
 
@@ -72,8 +72,8 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
         positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
-        # (layouts, dimensions): position of each dimension in memory, minor to major: its slot if
-        # the layout sets the dimension, else MAX_RANK + its position in the program's layout
+        # (layouts, dimensions): position of each dimension in memory, minor to major, in the
+        # program's layout, plus MAX_RANK; the next loop gives each dimension that is set its slot
         positions = positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
@@ -102,8 +102,8 @@ def copied_bytes(graph: Graph) -> np.ndarray:
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:
-    """Return padding bytes over real bytes (configs,) of the tensors that configurable nodes read
-    and write."""
+    """Return padding bytes / real bytes (configs,), summed over the tensors that configurable nodes
+    read and write."""
     column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
     return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
@@ -116,8 +116,8 @@ def violation_ratio(graph: Graph) -> np.ndarray:
 
 def graph_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns), comparable only within this graph.
-    Layout: one-hot columns for each slot of the configurable nodes whose value varies. Tile: as in
-    shared_vectors."""
+    Layout: one-hot columns for each slot (of a configurable node's layouts) whose value varies.
+    Tile: as in shared_vectors."""
     if graph.collection.kind == "tile":
         return shared_vectors(graph)
     slots = graph.layouts.expand().reshape(graph.num_configs, -1)
@@ -145,8 +145,9 @@ def shared_vectors(graph: Graph) -> np.ndarray:
 
 
 def principal_components(vectors: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first `count` principal components of the vectors (n, columns). Returns the
-    coordinates (n, count), and the share (count,) of the variance of each component."""
+    """Project vectors (n, columns) onto their first `count` principal components. Returns the
+    coordinates (n, count) and each component's share (count,) of the variance. Components that do
+    not exist are 0."""
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
     left, strengths, _ = np.linalg.svd(centred, full_matrices=False)
     found = min(count, len(strengths))

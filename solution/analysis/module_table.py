@@ -32,6 +32,7 @@ from solution.system.parquet import write_batches
 from solution.system.terminal import make_table
 
 OPERANDS = 3  # number of operands that get columns
+# a dot's lists of dimensions: name of the columns, field of the protobuf message, columns' reason
 DOT_LISTS = (
     ("lhs_contracting", "lhs_contracting_dimensions", "summed over in the left operand"),
     ("rhs_contracting", "rhs_contracting_dimensions", "summed over in the right operand"),
@@ -39,6 +40,7 @@ DOT_LISTS = (
     ("rhs_batch", "rhs_batch_dimensions", "of the right operand, one product for each index"),
 )
 DOT_DIMENSIONS = 2  # number of columns for each list of dimensions in DOT_LISTS
+# a gather's lists of dimensions, described like those of dots
 GATHER_LISTS = (
     ("gather_offset", "offset_dims", "of the output, contiguous pieces of what is read"),
     ("gather_collapsed", "collapsed_slice_dims", "of which one index is read at a time"),
@@ -162,7 +164,7 @@ def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
 
 def show_guesses(name: str, lifted: Lifted) -> Table:
     """Return a table of the guesses in a lifted program (one reconstructed from a graph). It has a
-    row for each kind of guess: the number of such nodes, and the first."""
+    row for each kind of guess: the number of nodes with such a guess, and the first of them."""
     opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
     touched = len({node for nodes in lifted.guesses.values() for node in nodes})
     table = make_table(

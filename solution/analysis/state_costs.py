@@ -47,7 +47,8 @@ class Costs(Comparison):
     slow_states: list[str]  # (parts,) each part's layouts or copy in configuration `slow`, in words
     fast_states: list[str]
     added: np.ndarray  # (parts,) cost in `slow` minus cost in `fast`, in units of the score
-    # (parts,) `added` over the runtime; None: not measured, or the fitted line does not rise
+    # (parts,) `added` as a fraction of the runtime; None if the program was not measured, or if the
+    # line fitted from scores to log runtimes does not rise
     shares: np.ndarray | None
     is_padded: bool  # True if the compiler pads tensors to the register tiles of a TPU
 
@@ -95,7 +96,7 @@ class _Words:
     table: StateTable
 
     def name(self, number: int, is_copy: bool) -> str:
-        """Return the name of the part with the state `number`: `dot 4 64x128 (32 kB), for add 7`.
+        """Name the part with the state `number`, such as `dot 4 64x128 (32 kB), for add 7`.
         The part is an instruction, or the copy of a tensor for a reader (`is_copy`)."""
         node, reader = int(self.table.node[number]), int(self.table.reader[number])
         if node == self.graph.num_nodes:
@@ -132,7 +133,8 @@ class _Words:
         )
 
     def _name_layout(self, number: int, column: int) -> str:
-        """Return a tensor's layout in the state `number`, and its bytes if they include padding."""
+        """Return a tensor's layout in the state `number`, and its bytes if they include padding; ""
+        if it has no layout. `column`: MADE, FIRST or SECOND, the tensor of the instruction."""
         layout = self.table.layouts[number, [column]]
         tensor = int(self.table.tensors[number, column])
         if layout[0] < 0 or tensor == self.graph.num_nodes:

@@ -61,11 +61,11 @@ class Settings:
     seed: int = 0
     search: str = OURS  # a name in solution.choosing.methods.METHODS
     rounds: int = ROUNDS  # repetitions of the final comparison of the winner with the default
-    limits: Limits = Limits()  # of one compilation or one timing in a child process
+    limits: Limits = Limits()  # limits of one compilation or one timing in a child process
     replace: bool = False  # delete the folder's earlier search
     wanted: Wanted | None = None  # which program, if the file has several
     arguments: Path | None = None  # a file with the program's arguments
-    each_copy: bool = False  # for a TPU: decide each copy of a repeated layer alone
+    each_copy: bool = False  # for a TPU: choose layouts of each copy of a repeated layer separately
     target: Target = CpuTarget()
     nodes: Executor | None = None  # a cluster that compiles for a TPU; None: this machine does
 
@@ -86,7 +86,7 @@ class Chosen:
     configuration: str  # the winner, in words
     changes: str  # how the compiled winner differs from the compiled default, in words
     note: str  # what guided the search, in words
-    seconds: float  # total duration, earlier sessions included
+    seconds: float  # total duration, including all work before the search was resumed
     files: list[Path] = field(default_factory=list)
 
 
@@ -94,8 +94,9 @@ def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
     """Find a faster configuration for a file's program, guided by the bundle's models, if any.
-    Raises InputError if jax is not installed, the file has no program or several, or its default
-    cannot be compiled."""
+    `folder` gets the journal, the result's files and a plot. Raises InputError if jax is not
+    installed, the file has no program or several, or the program's default configuration cannot be
+    compiled or timed."""
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
@@ -145,9 +146,9 @@ def open_journal(
     take_back: Callable[..., None],
 ) -> Iterator[Journal]:
     """Yield the journal of a search in a locked folder; for `identity` and `earlier` see
-    `Journal.open`. If the settings say so, `take_back(folder, *names)` deletes the earlier result
-    first. The folder is made only now, because an input that cannot be searched must leave it
-    unchanged."""
+    `Journal.open`. If `settings.replace`, `take_back(folder, *names)` deletes the earlier result
+    first. Call this only once the program is known to be searchable, because other inputs must
+    leave the folder unchanged."""
     make_folder(folder)
     with locked(folder, "Wait for it, or choose another --out."):
         if settings.replace:
@@ -177,7 +178,8 @@ class Ended:
 
 
 class _Run:
-    """Search, verify and write the result, with the journal and both child processes open."""
+    """A running search with its journal and its two child processes, one that compiles and one
+    that times: it searches, verifies and writes the result."""
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class _Run:
         settings: Settings,
         tell: Tell,
     ) -> None:
-        """Compile the default configuration; time it unless an earlier session did."""
+        """Compile the default configuration; time it unless the journal has its time."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._tell = settings, tell
         self._begin = time.monotonic() - sum(trial.seconds for trial in journal.trials.values())
@@ -226,8 +228,8 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search; return all trials but the default's, also from earlier sessions, and `note` with
-        the number of earlier trials."""
+        """Search; return all trials but the default's, earlier ones of the journal included, and
+        `note` with the number of earlier trials."""
         # The optimizer gets the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
@@ -264,8 +266,9 @@ class _Run:
         }
 
     def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
-        """Return the stored outcome of the same trials and repetitions, or None. A comparison is
-        not repeated, because that would give chance a second try."""
+        """Return the journal's outcome if it is for exactly these trials and the settings' number
+        of repetitions, otherwise None. A final comparison is not repeated, because a second one
+        would give chance a second try."""
         known = self._journal.result or {}
         now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
         if "verdict" not in known or any(known.get(name) != value for name, value in now.items()):

@@ -63,11 +63,11 @@ class Estimated:
     trials: list[Trial]  # all trials except the default's
     default: Trial
     best: Trial | None  # None: nothing better than the default was found
-    configuration: str  # the best, in words
+    configuration: str  # the best configuration, in words; without one, the default
     # None: nothing better was found, or the default or the best has no estimate
     savings: Savings | None
     note: str  # what guided the search, and what verify.py cannot do; in words
-    seconds: float  # total duration, earlier sessions included
+    seconds: float  # total duration, including all work before the search was resumed
     limit: int  # bytes of the chip's memory
     measured: list[dict[str, Any]] = field(default_factory=list)  # records of verify.py's runs
     files: list[Path] = field(default_factory=list)
@@ -119,10 +119,10 @@ def choose_for_tpu(
     goal: str,
     tell: Tell,
 ) -> Estimated:
-    """Find a configuration of a file's program that the compiler of `settings.target`, a TPU,
-    estimates better in `goal`, TIME or MEMORY, guided by the bundle's models, if any. Raises
-    InputError if the target cannot be used, the file does not hold exactly one program, or the
-    default's time or memory (the goal) is unknown because the compiler refuses it."""
+    """Find a configuration of a file's program that needs less `goal` (TIME or MEMORY) than the
+    default, as the compiler of `settings.target`, a TPU, estimates. The bundle's models, if any,
+    guide the search. Raises InputError if the target cannot be used, the file does not hold exactly
+    one program, or the compiler refuses the default and so does not tell its time or memory."""
     check_installed()
     check_kinds(settings.kinds)
     assert isinstance(settings.target, TpuTarget)
@@ -148,12 +148,12 @@ def choose_for_tpu(
 
 
 class Estimates:
-    """Measures configurations by compiling them; a trial's time is the compiler's estimate."""
+    """A measurer for `search` that only compiles; a trial's time is the compiler's estimate."""
 
     def __init__(self, space: TpuSpace, estimator: Estimator | ClusterEstimator) -> None:
         self._space, self._estimator = space, estimator
         self._boundary = find_fixed_boundary(space.program.module)
-        self.processor_seconds = 0.0  # spent on all configurations so far
+        self.processor_seconds = 0.0  # spent on all configurations that `measure` compiled so far
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
         """Compile configurations (k, sites) in parallel; return a trial for each."""
@@ -185,8 +185,8 @@ def find_memory(answer: Answer) -> int | None:
 
 
 def find_limit(trials: Sequence[Trial], target: TpuTarget) -> int:
-    """Return the bytes of the chip's memory: as a trial's out-of-memory message states them,
-    otherwise those of the TPU generation."""
+    """Return the bytes of the chip's memory: the number that a trial's out-of-memory message states
+    or, if no message states it, the nominal memory of the TPU generation."""
     stated = (USED.search(trial.note) for trial in trials)
     return next(
         (round(float(found[3]) * UNITS[found[4]]) for found in stated if found),
@@ -195,7 +195,8 @@ def find_limit(trials: Sequence[Trial], target: TpuTarget) -> int:
 
 
 class _Run:
-    """Search and write the result, with the journal and the compiling processes open."""
+    """A running search with its journal and its compiling processes: it searches by estimates and
+    writes the result."""
 
     def __init__(
         self,
@@ -207,8 +208,8 @@ class _Run:
         goal: str,
         tell: Tell,
     ) -> None:
-        """Compile the default configuration unless an earlier session did. Raises InputError if
-        that does not give its time or memory, the goal."""
+        """Compile the default configuration unless the journal has it. Raises InputError if the
+        compiler does not tell the default's time or memory, whichever is the `goal`."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
@@ -233,7 +234,7 @@ class _Run:
             journal.trials[name] = default
             journal.write()
         self._default = default
-        if default.nanoseconds is not None:  # the compilation of a refused program stopped early
+        if default.nanoseconds is not None:  # not a refused program: its compilation stopped early
             self._duration.begin(default.processor_seconds or 0.0, default.passes_seconds or 0.0)
         if is_new and self._duration.is_known:
             say(self._duration.describe(space.program.name, self._processes))
@@ -286,8 +287,8 @@ class _Run:
         )
 
     def _follow(self, trials: Sequence[Trial]) -> str:
-        """Return how long the rest of the search will take, in words for the progress line; say
-        once on standard output if that differs much from the first estimate."""
+        """Return how long the rest of the search will take, in words for the progress line; print
+        a correction, once, if the first estimate of the whole search turns out to be far off."""
         duration = self._duration
         if not duration.is_known:
             return ""
@@ -295,7 +296,7 @@ class _Run:
             duration.add(trial.processor_seconds or 0.0)
         if words := duration.correct(self._space.program.name, self._processes):
             say(words)
-        # The measured pace includes the optimizer's time and the load by other programs.
+        # pace: seconds per processor second; if measured, it includes the optimizer and other load
         spent, pace = self._estimates.processor_seconds, 1 / self._processes
         if spent > 1:
             pace = (time.monotonic() - self._begin) / spent
@@ -316,7 +317,7 @@ class _Run:
 
     def _compare(self, best: Trial | None) -> Savings | None:
         """Return the changes from the default to the best program; None if one has no estimate.
-        Both programs are in the compiler's cache."""
+        Compiling both again is fast, because they are in the compiler's cache."""
         if best is None or best.nanoseconds is None or self._default.nanoseconds is None:
             return None
         self._tell("comparing the compiled programs")
@@ -344,7 +345,7 @@ class _Run:
 
     def _hand_over(self, result: Estimated) -> list[Path]:
         """Write the result into the journal. Write the best configuration's files and return their
-        paths; without one, delete the files of an earlier result."""
+        paths; if there is no best configuration, delete the files of an earlier result."""
         journal, best = self._journal, result.best
         if best is None:
             journal.result = {"winner": None, "choice": None, "measured": []}

@@ -1,8 +1,8 @@
 """Bayesian optimization with an ensemble's scores as prior mean of the surrogate.
 
 Settings that act on the whole program (compile options) are tried first, each applied to the
-fastest configuration so far: one may halve the time, and random configurations rarely contain it.
-For a TPU's layouts, where the scores are good, only every second configuration is such a setting.
+fastest configuration so far: one setting may halve the time, and random configurations rarely
+contain it. For a TPU's layouts, whose scores are good, only every second configuration tries one.
 A setting that did not change the estimate at all is not tried again with other layouts.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
@@ -31,14 +31,15 @@ UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LIN
 # prior weight of the hypothesis that the scores are useless: for programs like the training
 # programs, then for other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
-COPIES_DOUBT = 0.3  # the same for the kind "copies": Kendall's tau of costs and estimates is 0.8
+# DOUBT for the kind "copies": small, because Kendall's tau of its costs and the estimates is 0.8
+COPIES_DOUBT = 0.3
 # one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
-# the same for the kind "copies": where the costs mislead, as for small products in a loop, random
-# candidates find faster configurations
+# EXPLORED for the kind "copies"; smaller, because random candidates find faster configurations
+# where the costs mislead, as for small products in a loop
 EXPLORED_BY_COPIES = 4
-ENOUGH_NEUTRAL = 3  # after this many choices of an option without effect no other one is tried
+ENOUGH_NEUTRAL = 3  # skip an option once this many of its values were tried and none has an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
 PARENTS = 4  # number of configurations whose neighbours are candidates
 # number of random configurations from which the scales of scores and of distances are computed
@@ -50,7 +51,7 @@ STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that 
 class Beliefs:
     """Prior weights of the surrogate's members, before anything is measured."""
 
-    kind: str = ""  # "layout", "tile" or "copies"; for other kinds the slope is not known
+    kind: str = ""  # "layout", "tile" or "copies"; the scores of other kinds are ignored
     doubt: float = DOUBT  # prior weight of the members that ignore the scores
     # returns, for each configuration (n, sites), a name of the program that it is expected to
     # compile to; None: these programs are not known
@@ -81,7 +82,7 @@ class Beliefs:
 
 
 class Guided(Proposer):
-    """Optimize with the surrogate; without scores this is plain Bayesian optimization."""
+    """The optimizer that uses the surrogate; without scores it is plain Bayesian optimization."""
 
     def __init__(
         self,
@@ -111,9 +112,9 @@ class Guided(Proposer):
 
     def _find_idle(self) -> set[tuple[int, int]]:
         """Return the whole-program settings (site, choice) without effect: every configuration
-        measured with and without the setting has exactly the same time. All choices of an option
-        count if ENOUGH_NEUTRAL of them have no effect and none has one. Only estimates can be equal
-        like this; measured times never are."""
+        measured with and without the setting has exactly the same time. If ENOUGH_NEUTRAL choices
+        of an option have no effect, and no measured choice has one, return all its choices. Only
+        estimates can be equal like this; measured times never are."""
         measured = [*zip(self.configs, self.times, strict=True)]
         time_of = {name_config(row): time for row, time in measured}
         changes: dict[tuple[int, int], bool] = {}
@@ -154,8 +155,9 @@ class Guided(Proposer):
         return pool[chosen]
 
     def _drop_equals(self, pool: np.ndarray, idle: Set[tuple[int, int]]) -> np.ndarray:
-        """Return one candidate for each expected program that was not measured yet, with `idle`
-        settings reset to their defaults; the unchanged pool if that leaves none."""
+        """Return one candidate per expected program (see Beliefs.name_programs), without programs
+        that were measured, and with `idle` settings reset to their defaults. If no candidate is
+        left, return the pool unchanged."""
         name_programs = self._beliefs.name_programs
         if not len(pool) or (name_programs is None and not idle):
             return pool
@@ -178,11 +180,11 @@ class Guided(Proposer):
         chosen: list[int],
     ) -> np.ndarray:
         """Return acquisition values (n,) of candidates with features `columns` (n, columns) and
-        standardised scores (n,). `alone`: the forecast of an empty batch, None without times.
-        `works`: (n,) see _works. `chosen`: positions in the batch."""
+        standardised scores (n,). `alone`: the forecast from measured times only; None if there are
+        none. `works`: probabilities (n,), see _works. `chosen`: candidates already in the batch."""
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
-        # nothing is timed yet: rank by the scores, and keep away from the chosen candidates
+        # nothing is timed yet: rank by the scores, and prefer candidates unlike the chosen ones
         if alone is None:
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
@@ -228,7 +230,7 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """Propose configurations by the ensemble's scores, whatever their times: a baseline."""
+    """A baseline that proposes the configurations with the lowest scores, whatever their times."""
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)
@@ -246,7 +248,8 @@ class ByOrder(Proposer):
 
 
 def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray:
-    """Return distances (n,) to the nearest of `others`, in units of sqrt(unit); 1 without any."""
+    """Return distances (n,) of `columns` (n, features) to the nearest of `others`, in units of
+    sqrt(unit); 1 if `others` is empty."""
     if not len(others):
         return np.ones(len(columns))
     return np.asarray(np.sqrt(squared_distances(columns, others)).min(axis=1) / np.sqrt(unit))

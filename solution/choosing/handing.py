@@ -17,7 +17,8 @@ from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
 CHANGED = 4  # maximum number of opcodes that `describe_changes` names
-# Opcodes that show changed layouts or library calls; others may only have moved between fusions.
+# Opcodes whose counts change with layouts or library calls; instructions with other opcodes may
+# only have moved between fusions.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 
 
@@ -106,8 +107,8 @@ def draw_search(
     quantity: str = "time",
     done: str = "measured",
 ) -> None:
-    """Plot, as PNG, each trial's time or memory over the default's (`ratios`, NaN: failed) and the
-    best so far. `quantity` ("time") and `done` ("measured") are words for the labels."""
+    """Plot, as PNG, each trial's time or memory divided by the default's (`ratios` (trials,), NaN:
+    failed), and the best ratio so far. `quantity` and `done` are words for the labels."""
     from matplotlib.figure import Figure  # slow to import
 
     best = np.fmin.accumulate(np.where(np.isfinite(ratios), ratios, np.inf))

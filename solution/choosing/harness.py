@@ -30,17 +30,17 @@ from solution.programs.child import ChildDiedError, Refusal
 # passes: their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
-FINALISTS = 3
+FINALISTS = 3  # number of fastest configurations that `verify` times again
 DEFAULT, WINNER = "default", "winner"  # names of executables
 # copies of each executable in a repetition; the fastest counts, as memory addresses change the time
 COPIES = 3
 
 
 class Built(NamedTuple):
-    """The outcome of compiling a configuration and comparing its results."""
+    """The outcome of compiling a configuration and comparing its results with the default's."""
 
     executable: bytes  # empty if compiling failed or results are wrong
-    note: str
+    note: str  # why the executable is empty
     seconds: float
 
 
@@ -51,8 +51,8 @@ class Harness:
         self, space: ProgramSpace, workers: Workers, seed: int = 0, reference: float | None = None
     ) -> None:
         """Compile and load the program in its default configuration. `reference`: the default's
-        nanoseconds in an earlier session of the search, to which all times are scaled; None: time
-        it now. Raises InputError if the program cannot be compiled."""
+        nanoseconds as the journal of a resumed search has them; None: time the default now. All
+        times are scaled to it. Raises InputError if the program cannot be compiled."""
         self._space, self._workers = space, workers
         self._generator = np.random.default_rng(seed)
         self._builder = Builder(
@@ -69,6 +69,7 @@ class Harness:
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
+        # share of the time that belongs to no single configuration, in equal parts
         common = (time.monotonic() - begin - sum(one.seconds for one in built)) / len(built)
         begin = time.monotonic()
         times = self._time({n: b.executable for n, b in zip(names, built, strict=True)})
@@ -164,7 +165,7 @@ class Harness:
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
         """Run executables in passes of random order; return {name: smallest nanoseconds}, or {} if
-        an executable kills the process."""
+        an executable kills the process. `is_final`: use FINAL_PASSES, not PASSES."""
         least, most = (LEAST_FINAL, FINAL_PASSES) if is_final else (LEAST_PASSES, PASSES)
         deadline = time.monotonic() + (FINAL_SECONDS if is_final else PASS_SECONDS)
         smallest = dict.fromkeys(names, np.inf)

@@ -27,7 +27,7 @@ class Trial:
     note: str = ""  # why it failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
     memory: int | None = None  # bytes that it takes in a TPU's memory; None: not known
-    # processor time of compiling it for a TPU; of that, the passes over HLO. None: not known
+    # processor time of compiling it for a TPU, then the passes over HLO's part; None: unknown
     processor_seconds: float | None = None
     passes_seconds: float | None = None
 
@@ -43,7 +43,8 @@ class Trial:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Trial":
-        """Return the trial of `to_record`; KeyError or TypeError for another record."""
+        """Return the trial that `to_record` turned into `record`. Raises KeyError or TypeError for
+        another record."""
         rest = dict(record)
         return cls(config=rest.pop(CHOICES), **rest)
 
@@ -52,8 +53,8 @@ class Trial:
 class Journal:
     """The trials of a search by name, and the file in which they are stored."""
 
-    folder: Path | None
-    identity: Mapping[str, Any]
+    folder: Path | None  # None: the journal is not written to disk
+    identity: Mapping[str, Any]  # the values that must be equal for the search to be resumed
     trials: dict[str, Trial] = field(default_factory=dict)
     result: dict[str, Any] | None = None  # the result of a finished search
 
@@ -67,8 +68,8 @@ class Journal:
         cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
     ) -> "Journal":
         """Open the folder's journal, or create one for the search with this `identity`. `earlier`:
-        values of entries of the identity that older journals lack. Raises InputError if the journal
-        is damaged or belongs to another search."""
+        values for those entries of the identity that older journals lack. Raises InputError if the
+        journal is damaged or belongs to another search."""
         make_folder(folder)
         remove_leftovers(folder)
         path = folder / RECORD

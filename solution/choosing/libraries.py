@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from solution.choosing.proposer import Proposer
 from solution.collecting.space import Space, find_candidates
 
-FIRST = 4  # number of random configurations before a model is used
+FIRST = 4  # number of random configurations that are measured before an optimizer fits its model
 
 
 class Tpe(Proposer):
@@ -59,7 +59,7 @@ class Tpe(Proposer):
 
 
 class Process(Proposer):
-    """Scikit-learn's Gaussian process with expected improvement, without a model's scores."""
+    """Scikit-learn's Gaussian process with expected improvement; it ignores the bundle's scores."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)
@@ -75,6 +75,7 @@ class Process(Proposer):
         times = np.log(self.times[self.sound])
         model = self._fit(self.space.describe(self.configs[self.sound]), times)
         mean, deviation = model.predict(self.space.describe(pool), return_std=True)
+        # expected improvement: E[max(smallest log time - log time, 0)]
         gap = (times.min() - mean) / np.maximum(deviation, 1e-12)
         improvement = deviation * (gap * norm.cdf(gap) + norm.pdf(gap))
         return pool[np.argsort(-improvement, kind="stable")]

@@ -1,8 +1,8 @@
 """Score a program's configurations before any is compiled: the search's prior.
 
-The scores are those of a bundle, a packed ensemble of trained models, if its models learned from
-the target. Layouts for a TPU that the bundle did not learn from are scored by the costs of copies
-and padding, which the rules of a TPU's layout assignment predict.
+A bundle, a packed ensemble of trained models, gives the scores if its models learned from the
+target. For other TPUs, a layout's score is the cost of its copies and padding, which the rules of a
+TPU's layout assignment predict.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,15 +41,15 @@ UNLED = "No model of these configurations: the search learns from its measuremen
 class LivePrior:
     """Scores of the program's configurations, and how much the search trusts them."""
 
-    score: Prior | None  # None: no model for this kind of configuration, or none is used
+    score: Prior | None  # None: no model scores such configurations, or the search uses no model
     beliefs: Beliefs
     note: str  # what guides the search, in words
 
 
 def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePrior:
-    """Return a prior of layouts if the space has any, otherwise of tiles; compile options are
-    searched without one. Layouts for a TPU that the bundle has not learned from are scored by the
-    costs of copies and padding: the scores of models that learned from a CPU are worse there
+    """Return a prior of the space's layouts or, if it has none, of its tiles; compile options get a
+    prior without scores. If the bundle did not learn from the target, a TPU, layouts are scored by
+    their costs of copies and padding, because scores of models that learned from a CPU are worse
     (docs/choosing.md)."""
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     sources = bundle.record.label_sources
@@ -86,7 +86,7 @@ class CopyCosts:
 
     def __init__(self, space: ProgramSpace) -> None:
         self._space, self._graph = space, make_graph(space.program, LAYOUT)
-        # returns (cost, hash of all states that differ from the default's) of configurations
+        # for each configuration: (cost, hash of all its states that differ from the default's)
         self._look_up = _remember(self._compute)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
@@ -103,9 +103,9 @@ class CopyCosts:
 
     def _compute(self, configs: np.ndarray) -> list[tuple[float, int]]:
         # The state table lists only instructions whose state differs between its configurations.
-        # Two reference configurations come first. The first is the default, which is subtracted
-        # from all sums over instructions. The second sets all layouts, because computations in
-        # which no configuration sets a layout are inlined.
+        # Two reference configurations come first. The first is the default, whose sums over
+        # instructions are subtracted from all others. The second sets all layouts, because
+        # computations in which no configuration sets a layout are inlined.
         everything = np.where(self._space.sizes > 1, 1, self._space.default)
         references = np.stack([self._space.default, everything]).astype(configs.dtype)
         layouts = self._space.layouts(np.concatenate([references, configs]))
@@ -117,7 +117,8 @@ class CopyCosts:
             values[table.numbers].sum(axis=1)[graph.layouts.rows]
             for values in (weigh_states(graph, table).total, hashes)
         )
-        # unsigned integers wrap, so a sum of hashes is a hash of the set of states
+        # `costs` and `names` are sums over each configuration's states. Unsigned integers wrap, so
+        # a sum of hashes is a hash of the set of states.
         left = slice(len(references), None)
         differences = zip((costs - costs[0])[left], (names - names[0])[left], strict=True)
         return [(float(cost), int(name)) for cost, name in differences]

@@ -17,9 +17,11 @@ KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
 
 
 def take_verdict(path: Path, out: Path | None) -> str:
-    """Store a file of verify.py in the record of its search (in `out`, beside the file, or
-    chosen/NAME); return the verdict in words, recomputed from the times. Raises InputError if
-    verify.py did not write the file, or the search's result is another configuration."""
+    """Store the measurements in `path`, a file that verify.py wrote, in the search's record; return
+    the verdict in words, recomputed from the times. The record is in the folder `out`; by default
+    beside the file or, if it is not there, in chosen/NAME. Raises InputError if there is no record,
+    verify.py did not write the file, or it measured another configuration than the search's result.
+    """
     found = _read(path)
     folder = out or (path.parent if (path.parent / RECORD).is_file() else None)
     folder = folder or Path("chosen") / Path(found["program"]).name

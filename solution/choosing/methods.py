@@ -1,4 +1,4 @@
-"""Make an optimizer by its name: this project's, or a baseline that it is compared with.
+"""Make an optimizer by its name: this project's optimizer, or a baseline to compare it with.
 
 Four baselines are implemented here: genetic, annealing, beam, cross-entropy.
 """
@@ -87,7 +87,8 @@ class Beam(Proposer):
 
 
 class CrossEntropy(Proposer):
-    """Sample each parameter's value by its frequency among the fastest configurations."""
+    """Cross-entropy method: sample each site's choice by its frequency in the fastest
+    configurations, independently of the other sites."""
 
     def _propose(self, count: int) -> np.ndarray:
         sound = self.sound
@@ -119,7 +120,7 @@ def is_led(name: str) -> bool:
 
 
 def describe_unled(name: str) -> str:
-    """Return the sentence that reports show for an optimizer that no model guides."""
+    """Return the sentence that reports show for the optimizer `name`, which no model guides."""
     return f"Searched by {name}, without a model."
 
 

@@ -65,7 +65,7 @@ class ClusterEstimator:
 
 
 class _Silent:
-    """Shows nothing: the search has a progress line already."""
+    """A progress display that shows nothing, because the search has its own progress line."""
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:

@@ -20,7 +20,7 @@ from solution.serving.reading import read_graph, read_question
 from solution.serving.words import describe_configs
 from solution.system.errors import InputError
 
-# numbers of measurements after which `replay_file` reports the best
+# numbers of measurements after which `replay_file` reports the fastest configuration so far
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -96,7 +96,7 @@ def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Spac
 
 
 class Lookup:
-    """Measure by looking up the runtimes of a table."""
+    """A measurer for `search` that looks the runtimes up in a table."""
 
     def __init__(self, table: Table) -> None:
         self._times = dict(zip(table.space.names, table.runtimes.tolist(), strict=True))
@@ -132,9 +132,9 @@ def replay_file(
     search_by: str = OURS,
 ) -> str:
     """Search in the known runtimes of a graph file, and describe the result. `search_by`: the
-    optimizer's name in METHODS. `bundle`: models that guide it, if any (unused for compile
-    options). Raises InputError if the file has no runtimes or only one configuration, or the bundle
-    has no model for it."""
+    optimizer's name in METHODS. `bundle`: models that guide the optimizer, if any (unused for
+    compile options). Raises InputError if the file has no runtimes or only one configuration, or
+    the bundle has no model for the graph."""
     question = read_question(path, collection)
     graph = question.graph
     if question.made:  # generated configurations have no runtimes
@@ -148,6 +148,7 @@ def replay_file(
     trials = search(proposer, Lookup(table), Budget(measurements))
     fastest = min(trials, key=lambda trial: trial.time)
     config = table.first[table.space.names.index(fastest.name)]
+    # best[n - 1]: slowdown of the fastest of n trials against the table's fastest configuration
     best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
     counts = sorted({*(k for k in SHOWN if k < len(best)), len(best)})
     shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in counts)

@@ -8,14 +8,14 @@ from solution.collecting.space import Space, draw_new, name_config
 
 
 class Proposer(ABC):
-    """An optimizer. It proposes by the space, the seed and the times it was told, nothing else."""
+    """An optimizer; its proposals depend only on the space, the seed and the times it was told."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         self.space = space
         self.generator = np.random.default_rng(seed)
         # names of all configurations that were returned by `ask` or passed to `tell`
         self.known: set[str] = set()
-        self.configs = np.zeros((0, space.sites), np.int32)  # (measured, sites) passed to `tell`
+        self.configs = np.zeros((0, space.sites), np.int32)  # (measured, sites) given to `tell`
         # (measured,) times of `configs`; NaN for a configuration that failed
         self.times = np.zeros(0)
 
@@ -60,7 +60,7 @@ class Proposer(ABC):
 
 
 class RandomSearch(Proposer):
-    """Propose random configurations."""
+    """An optimizer that proposes random configurations: a baseline."""
 
     def _propose(self, count: int) -> np.ndarray:
         return draw_new(self.space, self.generator, count, self.known)

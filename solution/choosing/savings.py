@@ -1,4 +1,4 @@
-"""Break the difference of two compiled programs' estimates down: copies and kernels that changed.
+"""Explain the difference of two compiled programs' estimates by changed copies and kernels.
 
 Copies are matched by their shape and layouts, kernels by their canonical form; matched ones did not
 change. The other kernels are paired by the instruction of the original program that they were
@@ -36,7 +36,7 @@ class Change:
     # layouts of a copy's source and target, or the tiles of a kernel before and after; in words
     detail: str
     # nanoseconds that the change saves / the default program's estimated nanoseconds; negative if
-    # the change costs time. None for a copy that runs beside the kernels.
+    # the change costs time. None for an asynchronous copy, which runs while kernels compute.
     share: float | None
 
     def describe(self) -> str:
@@ -57,12 +57,12 @@ class Savings:
 
     @property
     def rest(self) -> float:
-        """Return the part of the total that no change explains: waiting for copies that run beside
-        kernels, and conditionals, of which only the longest branch counts."""
+        """Return the part of the total that no change explains: waiting for asynchronous copies,
+        and conditionals, of which only the longest branch counts."""
         return self.total - sum(change.share or 0.0 for change in self.changes)
 
     def lines(self) -> list[str]:
-        """Return lines of text: the largest changes, the sum of the other ones, and `rest`."""
+        """Return lines of text: the largest changes, the sum of the other changes, and `rest`."""
         large = [c for c in self.changes if c.share is None or abs(c.share) >= LEAST_SHARE][:SHOWN]
         others = [c for c in self.changes if c not in large]
         found = [change.describe() for change in large]
@@ -83,12 +83,12 @@ def compare_compiled(
     estimates: tuple[float, float],
     target: TpuTarget,
 ) -> Savings:
-    """Return the changes from the compiled default to another configuration, and how much they
-    save. `estimates`: nanoseconds of the default and of the other."""
+    """Return the changes from the compiled default to another compiled configuration, and how much
+    time they save. `estimates`: nanoseconds of the default and of the other configuration."""
     chip, whole = CHIPS[target.generation], estimates[0]
     changes = [*_compare_copies(default, other, chip, whole),
                *_compare_kernels(default, other, chip, whole)]  # fmt: skip
-    # copies beside the kernels have no share and come last
+    # asynchronous copies have no share and come last
     changes.sort(key=lambda change: (change.share is None, -abs(change.share or 0.0)))
     return Savings(tuple(changes), 1 - estimates[1] / whole)
 
@@ -100,7 +100,7 @@ def _compare_copies(
     for how, program, own, others in ((GONE, default, before, after), (NEW, other, after, before)):
         kernels = {kernel.name: kernel for kernel in program.kernels}
         for key, copies in own.items():
-            # as many copies of this form as the other program lacks
+            # the program's surplus copies of this form: the other program has len(others[key])
             for copy in copies[len(others[key]) :]:
                 yield _describe_copy(copy, how, program, kernels.get(copy.name), chip, whole)
 
@@ -116,8 +116,9 @@ def _group_copies(program: CompiledProgram) -> dict[Any, list[Copy]]:
 def _describe_copy(
     copy: Copy, how: str, program: CompiledProgram, kernel: Kernel | None, chip: Chip, whole: float
 ) -> Change:
-    """Describe a copy that only one program has. `kernel`: the kernel that copies; None: the copy
-    runs beside kernels."""
+    """Describe a copy of `program` that the other program lacks. `how`: GONE if `program` is the
+    default, otherwise NEW. `kernel`: the kernel that copies, if there is one; an asynchronous copy
+    gets no share. `whole`: the default program's estimated nanoseconds."""
     sources = {tensor.name: tensor.source for tensor in program.tensors}
     share = None
     if kernel is not None and not copy.is_beside:

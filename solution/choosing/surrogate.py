@@ -32,7 +32,7 @@ class Belief:
     slope: float  # slope of log runtimes over the prior's standardised score
     deviation: float  # standard deviation of log runtimes from the line with this slope
     length: float  # length of the kernel, in median distances between configurations
-    noise: float  # variance of a measurement, in units of the deviations' variance
+    noise: float  # variance of a measurement's error, in units of the deviations' variance
     share: float  # prior weight of the member
 
 
@@ -50,7 +50,8 @@ class Forecast:
         return np.asarray(self.weights @ self.means)
 
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,): E[max(best - log runtime, 0)]."""
+        """Return the expected improvement (n,) on the log runtime `best`:
+        E[max(best - log runtime, 0)]."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
@@ -95,8 +96,8 @@ class Surrogate:
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the estimated variances of the deviations and the posterior weights, (members,)
-        each."""
+        """Return, from `count` measurements, each member's estimated variance of the deviations
+        (members,) and posterior weight (members,)."""
         expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
@@ -112,11 +113,13 @@ class Surrogate:
         return scale, weights / weights.sum()
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
+        """Return inverse(Cholesky factor) @ right (members, measured, n) for each member."""
         pairs = zip(self._factor, right, strict=True)
         return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """Return covariances (members, measured, n), in units of the deviations' variance."""
+        """Return the covariances (members, measured, n) of the measured configurations with those
+        that have the features `columns`, in units of the deviations' variance."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

@@ -26,8 +26,8 @@ from solution.system.files import replace_file, write_json
 
 DEFAULT_MODULE, ARGUMENTS, SNIPPET, SCRIPT = "default.pb", "arguments.npz", "in_jax.py", "verify.py"
 FILES = (CHOICE, MODULE, DEFAULT_MODULE, ARGUMENTS, SNIPPET, SCRIPT)
-# Arguments that the program's file lacks are drawn here and stored up to this many bytes; beyond
-# that verify.py draws them.
+# If the program's file lacks arguments, random ones are stored, provided that all arguments
+# together take at most this many bytes; otherwise verify.py draws the missing ones.
 MOST_DRAWN_BYTES = 256 << 20
 
 
@@ -91,7 +91,7 @@ def describe_parameters(space: ProgramSpace) -> list[tuple[list[int], str]]:
 
 def _list_arguments(space: ProgramSpace) -> dict[str, Any]:
     """Return {parameter number: argument} to store: arguments that the program's file gives, and
-    drawn ones if all arguments together take at most MOST_DRAWN_BYTES."""
+    random ones for the others if all together take at most MOST_DRAWN_BYTES."""
     program = space.program
     size = sum(
         prod(sizes) * find_dtype(shape, program.name).itemsize

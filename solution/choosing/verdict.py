@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-ROUNDS = 6
-CONFIDENCE = 0.95  # of the two-sided interval, which lies above the true ratio in 2.5% of all cases
+ROUNDS = 6  # default number of repetitions
+CONFIDENCE = 0.95  # of the two-sided interval; in 2.5% of cases all of it is above the true ratio
 LEAST = 1.005  # smaller gains are useless: two builds of one program may differ as much
 
 
@@ -40,8 +40,8 @@ class Verdict:
 
 
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:
-    """Return the A/B result of smallest times (repetitions,) of the default and another one. Raises
-    ValueError for fewer than two repetitions, or times that are not positive."""
+    """Return the A/B result from the smallest times (repetitions,) of the default and of another
+    configuration. Raises ValueError for fewer than two repetitions, or times not above 0."""
     if len(default) < 2:
         raise ValueError(f"{len(default)} rounds, expected at least 2")
     if not (np.minimum(default, other) > 0).all():

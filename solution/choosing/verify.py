@@ -9,9 +9,9 @@ of both programs, times them in turn if the results agree, and writes `verdict.j
 first device that jax finds.
 
 Each repetition is a new process with several copies of both programs, which run in random order.
-Its result is the logarithm of the default's smallest time over the chosen program's; the interval
-is Student's t over the repetitions. On a CPU the process is pinned to one core and its CPU time
-counts; on other devices wall time counts.
+A repetition's result is the logarithm of the default's smallest time / the chosen program's
+smallest time; the interval is Student's t over the repetitions. On a CPU the process is pinned to
+one core and its CPU time counts; on other devices wall time counts.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ VISIT_NANOSECONDS, MIN_RUNS, MAX_RUNS, WARM_UPS = 4_000_000, 2, 20, 2
 CONFIDENCE, LEAST_GAIN = 0.95, 1.005
 # minimum relative tolerance; minimum tolerance as a multiple of the type's rounding
 TOLERANCE, ROUNDINGS = 1e-3, 16
-# if the rounding of a type is larger, as of 8-bit floats, the rounding is the tolerance
+# a type with a larger rounding than this, such as an 8-bit float, has its rounding as tolerance
 NARROW = 2.0**-6
 # A TPU rounds the factors of products to bfloat16, so results differ by more than their type's
 # rounding. COARSE is the largest relative rounding error of bfloat16. `shake` changes the arguments
@@ -109,7 +109,8 @@ def call(*words: object) -> dict[str, Any]:
 
 
 def judge(default: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-    """Return gain, low and high: the ratio of the times, with its interval."""
+    """Return the default's times divided by the chosen program's, both (repetitions,): the
+    geometric mean "gain", and its interval from "low" to "high"."""
     gains = np.log(default) - np.log(chosen)
     error = gains.std(ddof=1) / np.sqrt(len(gains))
     reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1) * error
@@ -169,7 +170,7 @@ def add_backend_options(options: Any, backend: dict[str, str]) -> Any:
 
 
 def write(number: int, content: bytes) -> bytes:
-    """Return a protobuf field that holds bytes."""
+    """Return a protobuf field that has this number and holds `content`."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -211,8 +212,8 @@ def run(executable: Any, arguments: list[Any]) -> list[Any]:
 
 
 def compare(folder: Path, scratch: Path) -> dict[str, Any]:
-    """Compile both programs into `scratch` and compare results. The reply's "defect" says why the
-    chosen one must not be used, or ""."""
+    """Compile both programs into `scratch` and compare their results. In the returned reply,
+    "defect" says why the chosen program must not be used; "" if it may be used."""
     client, clock = open_device()
     given = read_arguments(folder)
     placed = put(client, given)
@@ -231,6 +232,7 @@ def compare(folder: Path, scratch: Path) -> dict[str, Any]:
         ]
     if defect := find_deviation(again, first, allowed):
         defect = f"two runs of the default give different results ({defect})"
+    # results that equal their own reverse would hide a wrong order of numbers
     elif not find_deviation([array.ravel()[::-1].reshape(array.shape) for array in first],
                             first, allowed):  # fmt: skip
         defect = "its results cannot show whether it is right: they are constant, or not finite"
@@ -289,7 +291,8 @@ def find_distance(found: np.ndarray, expected: np.ndarray) -> float:
 def find_deviation(
     found: list[np.ndarray], expected: list[np.ndarray], allowed: list[float]
 ) -> str:
-    """Return what differs between results by more than the tolerances; "" if nothing does."""
+    """Return in words which result differs from the expected one by more than its tolerance in
+    `allowed`; "" if none does."""
     if len(found) != len(expected):
         return f"{len(found)} results, expected {len(expected)}"
     for number, (one, other, tolerance) in enumerate(zip(found, expected, allowed, strict=True)):

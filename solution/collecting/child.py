@@ -1,7 +1,7 @@
 """The requests to a child process about one program: compile it, compare its results, time it.
 
-A program is open once the child process has its arguments. Results are compared with those of the
-default configuration, for one or several sets of arguments.
+A program is open once the child process has its arguments. Each configuration's results are
+compared with the default configuration's results, for one or several sets of arguments.
 """
 
 import time
@@ -32,7 +32,8 @@ class ProgramRequest(ChildRequest):
 @dataclass(frozen=True)
 class Open(ProgramRequest):
     """Store the arguments, compile the default configuration, keep its results. Reply: Compiled,
-    whose deviation says how a second run differs. An empty module: only store the arguments."""
+    whose `deviation` says how the results of a second run differ from the first run's. If `module`
+    is empty, only store the arguments."""
 
     module: bytes
     arguments: Sequence[np.ndarray]
@@ -78,7 +79,7 @@ class Spoil(ProgramRequest):
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Run the mutants that `switches` turns on. Reply: True if the comparison notices errors."""
+    """Run the mutants that `switches` turns on. Reply: True if the comparison notices the error."""
 
     # (switches,) bool: True for mutants (deliberate errors, see mutants.py) that are on
     switches: np.ndarray
@@ -155,9 +156,10 @@ class Workshop:
         self._tolerances: list[list[float]] = []
         # for each set of arguments: a mask of the numbers not to compare, for each result
         self._doubtful: list[list[np.ndarray]] = []
-        self._can_jump = False  # see comparison.can_jump
-        self._plain: Executable | None = None  # the default configuration
-        self._mutants: Executable | None = None
+        # True: tiny changes of floats may change results by any amount, see comparison.can_jump
+        self._can_jump = False
+        self._plain: Executable | None = None  # the compiled default configuration
+        self._mutants: Executable | None = None  # all mutants in one executable
         self._loaded: dict[str, Executable] = {}
         self._answers: dict[type, Callable[[Any], Any]] = {
             Open: self._open,
@@ -184,7 +186,7 @@ class Workshop:
         self._expected, self._tolerances, self._plain, self._mutants = [], [], None, None
         self._doubtful.clear()
         self._loaded.clear()
-        if not request.module:  # only to run executables that were compiled elsewhere
+        if not request.module:  # this process will only run executables compiled elsewhere
             return Compiled(b"", 0.0, "")
         self._plain, seconds = self._build(request.module, Flags())
         self._can_jump = comparison.can_jump(MESSAGES["Module"].FromString(request.module))
@@ -289,8 +291,8 @@ class Workshop:
 
 
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
-    """Return a mask (runs,) of plausible CPU times; one is True if any time is above 0. A virtual
-    machine may wrongly report almost 0, and the smallest time becomes the label (timing.py)."""
+    """Return a mask (runs,) of plausible CPU times, not all False if any time is above 0. A virtual
+    machine may wrongly report a time near 0, which would become the label (see timing.py)."""
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 

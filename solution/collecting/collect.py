@@ -56,7 +56,8 @@ class ProgramCollection:
         if settings.replace and folder.exists():
             remove(folder)
             records.remove_graph(destination, program.name)
-        # entries that older journals lack: the kind by the collection's name, and the only target
+        # identity entries that older journals lack: the kind is in the collection's name, and the
+        # CPU was the only target
         earlier = {"kind": collection(destination.collection).kind, "target": CPU}
         self.journal = Journal(folder, identity, earlier, settings.target.schema)
         self.journal.rename(lambda data: name_config(space.from_bytes(data)))
@@ -77,8 +78,8 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier command finished, and wanted (in old journals: tried) at least
-        as many configurations; False if it ran out of time and the limit is now much longer."""
+        """Return True if an earlier command finished, and wanted (in old journals: tried) no fewer
+        configurations than this one; False if it ran out of time and this one has far more time."""
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
         asked = state.get("asked", len(self.journal.candidates))

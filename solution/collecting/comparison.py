@@ -5,8 +5,8 @@ a tolerance times the sum of its size and the tensor's root mean square. The tol
 the precision of the type.
 
 Operations such as a remainder, a rounding or a comparison jump: a change of the last digit may
-change their result by any amount. Results that jump when the arguments change a little are left
-out, see `find_doubtful`.
+change their result by any amount. Numbers that jump when the arguments change a little are not
+compared, see `find_doubtful`.
 """
 
 import time
@@ -20,12 +20,13 @@ from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
 TOLERANCE = 1e-3  # minimum relative tolerance
-# minimum tolerance, in roundings; a rounding is the type's epsilon: from 1 to its next number
+# minimum tolerance, in roundings; a rounding is the type's epsilon: from 1 to the next number
 ROUNDINGS = 16
-# types with a larger rounding (8-bit floats) have one rounding as tolerance: only the final result
-# is rounded
+# types with a larger rounding (8-bit floats) have a tolerance of one rounding, because only the
+# final result is rounded to them
 COARSE = 2.0**-6
-NOISE = 64  # ratio of a tightened tolerance to the change of results if arguments are rounded
+# tightened tolerance, as a multiple of the change of results when arguments change by a rounding
+NOISE = 64
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 # opcodes whose result may change by any amount if the last digit of an operand changes
 JUMPING = frozenset(
@@ -36,7 +37,7 @@ NUDGES = 16  # maximum number of runs with slightly changed arguments, to find r
 NUDGE_STEPS = 4  # each number of the arguments changes by at most this many roundings
 # only arguments of types with smaller roundings than this, such as float32, are changed
 FINE = 2.0**-20
-NUDGE_SECONDS = 5.0  # no further such run begins after this time
+NUDGE_SECONDS = 5.0  # after this time, no further run with changed arguments begins
 
 
 def find_deviation(
@@ -96,9 +97,9 @@ def find_doubtful(
     arguments: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """Return a mask for each result: True for numbers not to compare. If the arguments of `run`
-    change a little, these numbers change beyond the tolerance, so another order of sums may change
-    them as much."""
+    """Return a mask for each result: True for numbers not to compare. They change beyond the
+    tolerance if the arguments change a little, so another order of sums may change them as much.
+    `run` runs the program; `expected`: its results for `arguments`."""
     masks = [np.zeros(other.shape, bool) for other in expected]
     allowed = find_tolerances(expected)
     deadline = time.monotonic() + NUDGE_SECONDS
@@ -113,7 +114,7 @@ def find_doubtful(
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
     """Return the arguments, randomly changed by at most NUDGE_STEPS roundings. Whole numbers, and
-    types whose rounding is not below FINE, are left unchanged."""
+    arrays of types whose rounding is not below FINE, stay unchanged."""
     generator = np.random.default_rng(seed)
     return [
         array
@@ -130,8 +131,8 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
     """Return tighter relative tolerances, for programs in which errors change the results little.
-    `shaken`: results for randomly rounded arguments (see `shake`). A tolerance is NOISE times the
-    difference from `expected`, at least ROUNDINGS roundings, at most the type's tolerance."""
+    `shaken`: results for the arguments that `shake` changed. A tolerance is NOISE times their
+    distance from `expected`, at least ROUNDINGS roundings, at most the type's tolerance."""
     return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
@@ -144,7 +145,7 @@ def _sharpen(shaken: np.ndarray, expected: np.ndarray) -> float:
 
 
 def shake(arguments: Sequence[np.ndarray], seed: int = 0) -> list[np.ndarray]:
-    """Return the arguments; each float is randomly rounded up, rounded down, or kept."""
+    """Return the arguments; each float is raised or lowered by one rounding, or kept, at random."""
     generator = np.random.default_rng(seed)
     return [_shake(array, generator) for array in arguments]
 
@@ -158,10 +159,10 @@ def _shake(array: np.ndarray, generator: np.random.Generator, most: int = 1) -> 
 
 
 def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the smallest tolerance with which all finite numbers of two arrays agree."""
+    """Return the smallest tolerance with which all finite numbers of two arrays agree: the maximum
+    of |found - expected| / (|expected| + root mean square of `expected`)."""
     found, expected = _widen(found), _widen(expected)
     finite = np.isfinite(found) & np.isfinite(expected)
-    # max |found - expected| / (|expected| + root mean square)
     size = np.abs(expected[finite])
     scale = size + _find_typical(size)
     distance = np.abs(found[finite] - expected[finite])

@@ -1,8 +1,8 @@
 """Request layouts from the compiler with a LayoutConstraint after each tensor.
 
 LayoutConstraint is the custom call that `jax.experimental.layout.with_layout_constraint` writes.
-Here it is inserted into the compiler's input module, next to the nodes of the graph. So it works
-for programs of any origin, and the nodes are the same as in the features.
+Here it is inserted into the compiler's input module, whose instructions are the graph's nodes. So
+it works for programs of any origin, and layouts belong to the nodes that the features describe.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from solution.programs.portable import FreshIds, make_portable, replace_instruct
 OUTPUT, INPUT = 0, 1
 MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}  # tensors with a layout, by opcode
-# {instruction's id: [(tensor: 0 output, 1 and 2 operands; its dimensions, minor to major)]}
+# {instruction's id: [(tensor: 0 output, 1 or 2 operand; its layout: dimensions, minor to major)]}
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
 
@@ -88,7 +88,7 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
         written.append(instruction)
         if OUTPUT in layouts:
             added = _make_constraint(instruction.id, instruction.shape, layouts[OUTPUT], fresh)
-            # readers of the instruction now read the constraint, so it gets the same metadata
+            # readers of the instruction now read the constraint, which gets its metadata, too
             added.metadata.CopyFrom(instruction.metadata)
             renamed[instruction.id] = added.id
             shapes[added.id] = instruction.shape
@@ -98,8 +98,9 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
 
 
 def _make_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
-    """Return a constraint: a custom call with the layout both in its operand and in its result,
-    because XLA merges instructions that differ only in the results' layouts."""
+    """Return a constraint of the instruction with the id `operand`: a custom call that states the
+    layout both for its operand and for its result, because XLA merges instructions that differ
+    only in the results' layouts."""
     number = fresh.take()
     laid_out = MESSAGES["Shape"].FromString(shape.SerializeToString())
     laid_out.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))

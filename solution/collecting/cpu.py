@@ -94,8 +94,8 @@ class Workers:
 
 
 class Timing:
-    """Labels a program's configurations: compiles them in one child process, compares their
-    results, and times them in another child process."""
+    """The labelling of one program: one child process compiles its configurations and compares
+    their results; another child process times them."""
 
     batch = 1
 
@@ -131,7 +131,7 @@ class Timing:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
-        # the seed depends on the number of known configurations, so that resuming changes nothing
+        # seeded by the number of known configurations: a resumed collection draws the same ones
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 
@@ -192,8 +192,8 @@ class Timing:
 
 
 class Builder:
-    """Compiles configurations of one program in a child process; if the process dies, opens the
-    program again in a new one. `needs_edges`: see Examiner."""
+    """A child process that compiles configurations of one program; if it dies, a new one is started
+    and the program opened again. `needs_edges`: see Examiner."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
         self._child = child
@@ -253,7 +253,7 @@ def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) 
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
-    """Return an executable's timed runs as rows of the journal; even passes are half 0."""
+    """Return an executable's runs in the pass `turn` as journal rows; even passes are half 0."""
     count = len(timings.cpu)
     columns = {
         "config": [name] * count,

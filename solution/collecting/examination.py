@@ -35,7 +35,7 @@ from solution.system.errors import InputError
 # minimum share of the forms of products (opcode and sizes) in which errors must be noticed
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
-SLOWER = 50  # time limit of a mutant, over the program's time: the loops of a mutant may never end
+SLOWER = 50  # time limit of a mutant (it may loop forever), as a multiple of the program's time
 LEAST_SECONDS = 5.0  # minimum time limit of a mutant
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
 SHOWN = 3  # maximum number of products named in a message
@@ -57,7 +57,7 @@ class Set:
     """One set of arguments for which results are compared."""
 
     arguments: list[np.ndarray]
-    sight: Sight
+    sight: Sight  # how well the results for these arguments reveal errors
     is_sharp: bool = False  # compare with tightened tolerances (see child.Sharpen)
 
 
@@ -109,7 +109,8 @@ class Examiner:
         return Examined(self._kept, self._compiled, self._describe())
 
     def reopen(self, examined: Examined) -> Compiled:
-        """Open an examined program in another child process, with the same sets of arguments."""
+        """Open a program again after the child process was replaced, with the sets of arguments
+        that `run` chose; return the compiled default configuration."""
         return again_if_killed(self._program.name, lambda: self._reopen(examined))
 
     def _reopen(self, examined: Examined) -> Compiled:
@@ -122,8 +123,8 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield arguments to try, and whether to tighten the tolerances: the arguments of the
-        program's file, if any; then drawn ones; then the program's with tightened tolerances."""
+        """Yield arguments to try, and whether to tighten the tolerances: False for the arguments of
+        the program's file, if any, then for drawn ones; True for `Program.arguments`, at last."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -228,8 +229,8 @@ class Examiner:
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
-        """Return True if errors in all products were noticed, and some arguments give finite
-        results, and some give results that change if they are reversed."""
+        """Return True if errors in all products were noticed, some arguments give finite results,
+        and some give results that change if their elements are reversed."""
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
 
@@ -279,8 +280,9 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 
 
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
-    """Return the result of `work`, called once more if its process dies, perhaps by the system or a
-    user. Raises InputError if it died twice, or exceeded a limit."""
+    """Call `work` and return its result; call it once more if its child process dies, because the
+    system or a user may have killed it. Raises InputError if the process dies twice, or exceeds a
+    limit."""
     try:
         return work()
     except TooMuchError as error:

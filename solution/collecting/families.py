@@ -41,7 +41,7 @@ def draw_settings(families: Sequence[str], generator: np.random.Generator) -> Se
 
 
 def write_file(settings: Settings) -> str:
-    """Return the Python source of a file with the program, which can be collected."""
+    """Return the source of a Python file that builds the program, for `fastslow collect`."""
     return (
         "from solution.collecting.families import build\n\n"
         f"program, arguments = build(**{settings})\n"
@@ -49,8 +49,8 @@ def write_file(settings: Settings) -> str:
 
 
 def write_programs(folder: Path, family: str, count: int) -> list[Path]:
-    """Write the files of `count` programs of a family, the same in every call; InputError for an
-    unknown family."""
+    """Write the files of `count` programs of a family, the same in every call; return their paths.
+    Raises InputError for an unknown family."""
     known = [name for families in FAMILIES.values() for name in families]
     if family not in known:
         raise InputError(f"{family!r}: expected one of the families {', '.join(known)}.")
@@ -64,8 +64,8 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
 
 
 def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a program, a function of (weights, inputs), and its arguments. `settings`: the ones
-    that draw_settings returns."""
+    """Return a program, a function of (weights, inputs), and its arguments. `settings`: a result of
+    draw_settings."""
     weights = Weights(np.random.default_rng(0))
     batch, length, width = settings["batch"], settings["length"], settings["width"]
     sizes = {
@@ -131,8 +131,8 @@ def _normalise(settings: Settings, x: Any) -> Any:
 
 
 def _dense(settings: Settings, weights: Weights, width: int) -> Callable[..., Any]:
-    """Return a layer: two matrix products and an activation; settings add gate, residual,
-    normalization."""
+    """Return a layer: two matrix products and an activation; `settings` may add a gate, a residual
+    and a normalization."""
     activate = _activate(settings)
     up, down = weights.add(width, 2 * width), weights.add(2 * width, width)
     gate = weights.add(width, 2 * width) if settings["gated"] else None

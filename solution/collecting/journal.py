@@ -47,7 +47,7 @@ class Journal:
     ) -> None:
         """Open the folder's journal, or create it for a collection with this identity. `earlier`:
         values of identity entries that older journals lack; `schema`: columns of the candidates.
-        Raises InputError if the journal is of another program, compiler, machine or search."""
+        Raises InputError if the journal's identity differs, as for another program or machine."""
         self.folder = folder
         make_folder(folder)
         remove_leftovers(folder)

@@ -92,7 +92,8 @@ def _find_ways(module: Any) -> dict[int, str]:
         way = "call" if node.opcode in CALLS else node.opcode
         if way == "while" and node.shape.element_type != TUPLE:
             way = "other"
-        # a loop's body and condition both get the switches in its state; only the body returns them
+        # a loop calls its body (number 0), which returns the switches in the loop's state, and its
+        # condition, which only gets them
         for number, called in enumerate(node.called_computation_ids):
             ways.setdefault(called, set()).add("condition" if way == "while" and number else way)
     return {
@@ -134,8 +135,8 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return (product, form) of at most MAX_SITES products to mutate, in reverse program order; the
-    form is the opcode and sizes."""
+    """Choose at most MAX_SITES of the products `found` to mutate; return (product, form) of each in
+    reverse program order. The form is the opcode and sizes."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -298,6 +299,7 @@ class _Writer:
         return self._add(written, "broadcast", _make_shape(PRED, sizes), [scalar])
 
     def _make_wrong(self, node: Any, kind: Kind, switches: int, written: list[Any]) -> int:
+        """Write instructions that make an error of this kind in a product; return the last's id."""
         sizes, axis = list(node.shape.dimensions), _find_axis(list(node.shape.dimensions))
         if kind == Kind.REVERSE:
             return self._add(

@@ -3,9 +3,10 @@
 The first five were chosen by trying about 30 on five programs on a busy machine. The others were
 chosen on ten programs with a quiet clock, each with the compiler's defaults and with the best
 values of the first five: wide vectors gained up to 20%, no loop unrolling and less effort up to
-30%. Left out, because they were no better than another build of the same program: fast math,
-XNNPACK, oneDNN, the scheduler, region analysis, expensive passes, inlining, fewer modules,
-vectorizing straight code. `python -m benchmarks.collecting options` times each value alone.
+30%. These options were left out, because they gained no more than compiling the same program again
+does: fast math, XNNPACK, oneDNN, the scheduler, region analysis, expensive passes, inlining, fewer
+modules, vectorizing straight code. `python -m benchmarks.collecting options` times each value by
+itself.
 """
 
 import numpy as np
@@ -30,7 +31,7 @@ BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("vector_width", "wide"): (("xla_cpu_prefer_vector_width", 512),),
     ("effort", "less"): (("xla_backend_optimization_level", 1),),
 }
-# the same, for flags in the compiler's map of backend options (see Flags.backend)
+# {(option, value): flags that lie in the compiler's map of backend options, see Flags.backend}
 BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("products", "own_loops"): (("xla_force_enable_experimental_llvm_ir_gemm", "true"),),
     ("size", "small"): (("xla_cpu_optimize_for_size", "true"),),

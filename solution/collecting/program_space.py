@@ -167,6 +167,7 @@ class ProgramSpace(Space):
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))
         scaled = (sizes - sizes.mean(axis=0)) / np.maximum(sizes.std(axis=0), 1e-9)
+        # a row for each choice: no tile (three zeros and 2), then each tile (its sizes and 0)
         rows = np.concatenate([np.zeros((1, 3)), scaled])
         library = np.zeros((len(rows), 1))
         library[0] = 2.0
@@ -301,7 +302,8 @@ def _make_table(
     make: type[ProgramSpace] = ProgramSpace,
     **more: Any,
 ) -> ProgramSpace:
-    """Return a space of `members` (members, sites). `default`: (sites,), None for the first one."""
+    """Return a table: a space whose configurations are `members` (members, sites). `default`:
+    (sites,), None: the first member. `more`: other fields of the class `make`."""
     rows = members.astype(np.int32)
     return make(
         program=program,
@@ -318,7 +320,8 @@ def _link(program: Program, sites: Sequence[LayoutSite]) -> np.ndarray:
 
 
 def _find_product(program: Program, *, is_asked: bool) -> Product | None:
-    """Return the matrix product if the program is a single one; else None or InputError."""
+    """Return the matrix product if the program is a single one; otherwise None or, if `is_asked`,
+    raise InputError."""
     try:
         return find_product(program)
     except InputError:

@@ -1,4 +1,4 @@
-"""Write measured configurations as a TpuGraphs tuning record and as a competition's npz file.
+"""Write measured configurations as a TpuGraphs tuning record, and as the competition's npz file.
 
 The npz file is made from the record on disk, so both hold the same data.
 """
@@ -44,7 +44,8 @@ class Measured:
 def make_record(
     program: Program, space: ProgramSpace, measured: Sequence[Measured], source: str = TIMED
 ) -> Any:
-    """Return a program's measured configurations, in order, as a message TuningRecord."""
+    """Return a program's measured configurations, in order, as a message TuningRecord. `source`:
+    what made the labels, see solution.domain.graph."""
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
     # estimates do not depend on the program's arguments, so their fingerprint leaves these out
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
@@ -77,6 +78,6 @@ def has_graph(destination: Destination, name: str) -> bool:
 
 
 def remove_graph(destination: Destination, name: str) -> None:
-    """Delete a program's record and npz file, because its journal has changed."""
+    """Delete a program's record and npz file if they exist: they no longer match its journal."""
     for kind in ("pb", "npz"):
         destination.find(kind, name, f".{kind}").unlink(missing_ok=True)

@@ -95,7 +95,7 @@ def share_time(
 
 
 class _Bar:
-    """Updates the progress bar of a program: elapsed seconds, and what is being done."""
+    """The progress bar of a program, which shows elapsed seconds and the current work."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress, self._task, self._begin = progress, task, time.monotonic()

@@ -18,15 +18,16 @@ COLUMNS = 4096  # maximum number of one-hot columns in a configuration's feature
 # mean share of the sites that a random configuration changes: log-uniform between SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # maximum number of times that configurations are drawn, until enough new ones are found
-# A table with more than MOST members that are not measured yields MOST random ones and the MOST
-# best by the prior (a model's scores) as candidates.
+# A table (a fixed list of configurations) with more than MOST unmeasured members yields as
+# candidates MOST random ones, and the MOST best by the prior (a model's scores).
 MOST = 1500
-# Without a table, the candidates are about NEAR neighbours of the fastest configurations, and FAR
-# random configurations.
+# A space that is no table yields as candidates NEAR neighbours of the fastest configurations (or a
+# few more or fewer), and at most FAR random configurations.
 NEAR, FAR = 192, 128
 # maximum number of edges between a node and the configurable node that `link_sites` assigns to it
 HOPS = 8
 
+# a setting of the whole program, such as an option's value: pairs (site, choice)
 Setting = tuple[tuple[int, int], ...]
 # A model's scores (n,) of configurations (n, sites), comparable between calls; lower is faster.
 Prior = Callable[[np.ndarray], np.ndarray]
@@ -52,7 +53,7 @@ class Space:
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     # (members, sites) all configurations, if the space is a table; None: any legal combination
     members: np.ndarray | None = None
-    # whole-program settings, such as an option, in the order of trying: pairs (site, choice)
+    # settings of the whole program, in the order in which a search tries them
     settings: tuple[Setting, ...] = ()
 
     @property
@@ -108,8 +109,8 @@ class Space:
     def cross(
         self, generator: np.random.Generator, first: np.ndarray, second: np.ndarray
     ) -> np.ndarray:
-        """Return `first` (sites,) with a connected region of random size from `second`, grown
-        breadth-first along links from random sites."""
+        """Return `first` (sites,), with the choices of `second` in a region of sites. The region
+        has a random size, and grows breadth-first along links from random sites."""
         wanted = int(generator.integers(1, max(2, self.sites)))
         order = generator.permutation(self.sites).tolist()
         region: set[int] = set()
@@ -255,7 +256,8 @@ def find_candidates(
 ) -> np.ndarray:
     """Return candidates (n, sites) with names not in `known`. From a table, return all of them or,
     if there are more than MOST, MOST random ones and the prior's MOST best ones. Otherwise return
-    neighbours of `fastest` (k, sites), `fastest` with each setting, and random configurations."""
+    neighbours of `fastest` (k, sites), `fastest` with each of the space's settings, and random
+    configurations."""
     if space.members is not None:
         left = space.find_unknown(known)
         return space.members[left if len(left) <= MOST else _sample(space, generator, left, prior)]

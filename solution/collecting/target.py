@@ -55,8 +55,8 @@ class Target:
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
         """Return the space of a program's configurations of one kind (see KINDS). `varies_fastest`:
-        the collection varies its fastest ones instead of drawing at random. Raises InputError if
-        the program has none."""
+        the collection varies its fastest configurations instead of drawing at random. Raises
+        InputError if the program has nothing of this kind to set."""
         raise NotImplementedError
 
     @property
@@ -67,16 +67,16 @@ class Target:
     def summarise(
         self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
     ) -> "Outcome":
-        """Return labels of configurations: `sound` rows (columns of `schema`), timed runs
-        (timing.SCHEMA), and the journal's summary, with at least the entries of
-        Labelling.describe."""
+        """Return the configurations' labels. `sound`: the journal's rows of correct configurations
+        (columns of `schema`); `repeats`: timed runs (timing.SCHEMA); `state`: the journal's
+        summary, with at least the entries of Labelling.describe."""
         raise NotImplementedError
 
     def open_workers(
         self, limits: "Limits", processes: int | None = None
     ) -> "AbstractContextManager[LabelWorkers]":
-        """Open the processes that label configurations, with `limits` for each compilation and
-        `processes` parallel ones if labels are estimated (None: one per core)."""
+        """Open the processes that label configurations, with `limits` for each compilation.
+        `processes`: their number if labels are estimated (None: one per core)."""
         raise NotImplementedError
 
 
@@ -125,13 +125,14 @@ class LabelWorkers(Protocol):
 
 
 class Labelling(Protocol):
-    """Labels the configurations of one program, and writes the results into its journal."""
+    """The labelling of one program: its configurations get labels, which the journal stores."""
 
     batch: int  # number of configurations that are compiled in parallel
 
     def open(self, tell: Tell, wanted: int) -> None:
         """Compile the default, and the configurations that an earlier command found sound, that is
-        correct. Raises InputError if the default cannot be compiled."""
+        correct. `wanted`: number of sound configurations to collect. Raises InputError if the
+        default cannot be compiled."""
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
         """Return up to `count` untried configurations (k, sites). `wanted` identifies the round of

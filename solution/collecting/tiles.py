@@ -54,7 +54,8 @@ class Product:
 
 
 def find_product(program: Program) -> Product:
-    """Return a program's product with all tiles that fit; InputError if it is no single product."""
+    """Return a program's matrix product and all tiles that fit it; InputError if the program does
+    not have exactly one product."""
     dot, (rows, sums, columns) = _find_dot(program)
     size = VECTOR_BYTES.get(platform.machine(), 16)
     width = size // FLOAT_BYTES[dot.shape.element_type]

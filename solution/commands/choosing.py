@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 # {parameter of `choose` that only a TPU uses: its option on the command line}
 OF_TPU = {"compile_": "--compile", "memory": "--memory", "each_copy": "--each-copy"}
-# parameters of `choose` that only a search with compiling uses
+# parameters of `choose` without effect unless the search compiles
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
     "target", "executor", "address", *OF_TPU,
 )  # fmt: skip
-UNUSED = {  # options without effect with --replay, --model-only or --verdict: they compile nothing
+UNUSED = {  # {option: parameters without effect beside it}; these three options compile nothing
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
     "verdict": (
@@ -296,8 +296,8 @@ def _spell(name: str) -> str:
 
 
 def _refuse_unused(given: set[str], program: Path) -> None:
-    """Raise InputError if an option would have no effect, or a file has nothing to compile.
-    `given`: names of the parameters on the command line."""
+    """Raise InputError if an option would have no effect, or the file `program` holds no program to
+    compile. `given`: names of the parameters on the command line."""
     if {"replay", "model_only"} <= given:
         raise InputError("Give --replay (look up) or --model-only (measure nothing), not both.")
     if program.suffix == ".npz" and not given & set(UNUSED):

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from solution.serving.ranking import Ranking
     from solution.serving.reading import Question
 
-# whose order a ranking has, in words
+# what put a ranking in order, in words
 MODELS, COPIES = "the models", "what copies and padding cost"
 
 
-# takes a ranking, whose order it is (MODELS or COPIES) and its question; returns the new ranking
-# and sentences about it
+# a function of a ranking, what put it in order (MODELS or COPIES), and its question; it returns the
+# new ranking and sentences about it
 Follow = Callable[["Ranking", str, "Question"], tuple["Ranking", tuple[str, ...]]]
 
 
 @contextmanager
 def open_compiler(target: str | None, compilations: int | None) -> Iterator[Follow]:
     """Yield a function that reorders a ranking by the estimates of the target's compiler, see
-    follow_compiler. Without --compile it returns the ranking unchanged. Raises InputError if the
-    target is unknown, or its compiler cannot run here."""
+    follow_compiler. Without --compile the function returns the ranking unchanged. Raises InputError
+    if the target is unknown, or its compiler cannot run here."""
     if target is None and compilations is not None:
         raise InputError(
             "--compile asks the compiler of a TPU: give --target as well, such as tpu:v3."
@@ -80,7 +80,7 @@ def rank_first(
     regret: float,
     confidence: float,
 ) -> tuple["Ranking", str]:
-    """Return a graph's ranking without the compiler, and whose order it is, in words.
+    """Return a graph's ranking without the compiler, and what put it in order, MODELS or COPIES.
 
     The bundle's models rank if they learned from the target. Otherwise layouts of a whole graph for
     a TPU are ranked by add_known_costs. Other configurations are ranked by the models, but without
@@ -111,15 +111,15 @@ def follow_compiler(
     ranking: "Ranking", whose: str, question: "Question", estimator: "Estimator", compilations: int
 ) -> tuple["Ranking", tuple[str]]:
     """Ask the compiler about layouts of a program; return the new ranking, and a sentence that says
-    whose order it is.
+    what put it in order.
 
     If the compiler cannot be asked, the ranking is returned unchanged, and the sentence says why. A
     ranking that follows the compiler gives no number to measure, because the number was
     calibrated for the models' order.
 
     Args:
-        ranking: the order without the compiler.
-        whose: whose order that is, MODELS or COPIES.
+        ranking: the ranking without the compiler.
+        whose: what put this ranking in order, MODELS or COPIES.
         question: the graph that was ranked.
         compilations: maximum number of sets of layout requests to ask about.
     """

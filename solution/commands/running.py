@@ -52,7 +52,7 @@ CollectionsOption = Annotated[
     list[str],
     typer.Option(
         "--collection",
-        callback=lambda names: [*dict.fromkeys(names)],  # each once
+        callback=lambda names: [*dict.fromkeys(names)],  # drops repeated names
         help="Use only this collection; may be repeated. Default: all.",
     ),
 ]
@@ -143,7 +143,7 @@ def run(
 
 @dataclass(frozen=True)
 class Division:
-    """Which graphs a run uses, and how they are divided into folds."""
+    """The choice of a run's graphs, and how they are divided into folds."""
 
     scheme: Scheme
     folds: int

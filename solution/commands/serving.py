@@ -143,7 +143,7 @@ def rank(
         typer.Option(min=1, help="How many to generate. Default: 1000 if there is only one."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of rows shown.")] = 10,
-    regret: Regret = "2%",  # type: ignore[assignment]  # it is parsed
+    regret: Regret = "2%",  # type: ignore[assignment]  # read_share turns the text into a number
     confidence: Confidence = "90%",  # type: ignore[assignment]
     csv: Csv = None,
     json: Json = None,
@@ -266,8 +266,8 @@ def open_bundle(
     bundle: Path | None, run_folder: Path | None, recipe: str | None, target: str = CPU
 ) -> "Bundle":
     """Return the bundle in the file or folder `bundle`, or the run merged by `recipe` as a bundle.
-    Without both, return the package's bundle; if the target is the CPU, print that it ranks. Raises
-    InputError if both are given, or a recipe without a run."""
+    Without both, return the package's bundle and, if the target is the CPU, print that this bundle
+    ranks. Raises InputError if both are given, or a recipe without a run."""
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn
 

@@ -23,14 +23,15 @@ Given = TypeVar("Given", Path, Path | None)
 
 SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 
-# lost+found exists on many disks and only root can read it
+# prefixes of files and folders to skip; lost+found exists on many disks, readable only by root
 HIDDEN = (".", "__MACOSX", "lost+found")
 MAX_NAME = 1000  # at most this many characters of each line of sample_submission.csv are read
 MAX_SHOWN = 3
 PATTERN = "*.npz"
 LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also matches renamed files and unfinished downloads
 SAMPLE_HEADER = ["ID", "TopConfigs"]
-SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)  # beginnings of valid rows
+# how the first row after the header of a valid sample submission may begin
+SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 # folder names that are part of a collection's name, or a split
 SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}
@@ -125,7 +126,7 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 
 def parse_path(path: Path) -> GraphFile | None:
-    """Return the file with the collection and split that its path names; None if it does not."""
+    """Return the file with the collection and split that its path names; None if it names none."""
     # Links are not resolved: the path that was given counts, not the target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:

@@ -40,7 +40,7 @@ def map_files(
 
     Args:
         function: defined at the top level of a module, so that worker processes can import it.
-        workers: number of processes; by default one per core, or none if the files are small.
+        workers: number of processes; by default one per core, or this process if files are small.
         worth_a_worker: bytes of files for which it pays to start one more process.
 
     Raises:

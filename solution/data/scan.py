@@ -125,7 +125,7 @@ def _summarise_file(file: GraphFile, advance: Advance) -> Summary | str:
 
 def _noise(runtimes: np.ndarray, group: np.ndarray) -> float | None:
     """Return the median of slowest / fastest runtime - 1 over groups of identical configurations.
-    Return None if all configurations differ. `group` (configs,): number of each one's group."""
+    Return None if all configurations differ. `group` (configs,): each configuration's group."""
     order = np.argsort(group, kind="stable")
     _, first, counts = np.unique(group[order], return_index=True, return_counts=True)
     slowest = np.maximum.reduceat(runtimes[order], first)

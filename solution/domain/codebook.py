@@ -112,10 +112,10 @@ class Codebook:
 
 
 def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return the share (pairs,) of candidates that use each (node, layout) pair. Identical
-    candidates are counted each time. `listed`: (configs,) bool, the reference batch: only its
-    configurations are counted; by default all."""
-    # weights[r]: how many counted candidates use row r of the codes
+    """Return for each (node, layout) pair the share (pairs,) of configurations that use it. All
+    identical configurations count. `listed` (configs,) bool: True for the configurations to count,
+    those of the reference batch; None: all."""
+    # weights[r]: how many of the counted configurations have row r of the codes
     weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))
     step = max(1, COUNTED_ENTRIES // max(1, pairs.codes.shape[1]))
@@ -149,9 +149,9 @@ def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
 
 
 class KeyTable:
-    """Number distinct integers from 0 in order of insertion. An open-addressing hash table with
-    linear probing (Knuth, "The Art of Computer Programming", volume 3, 6.4), applied to a whole
-    array at a time: four times as fast as sorting."""
+    """A hash table that numbers distinct integers from 0 in order of insertion. It uses open
+    addressing with linear probing (Knuth, "The Art of Computer Programming", volume 3, 6.4), on a
+    whole array at a time: four times as fast as sorting."""
 
     EMPTY = -1
 
@@ -228,7 +228,7 @@ def encode(configs: np.ndarray) -> Codebook:
 
 
 class LayoutEncoder:
-    """Build a codebook from blocks of the config tensor, which is never whole in memory."""
+    """An encoder of a config tensor that arrives in blocks, so it is never whole in memory."""
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
@@ -268,10 +268,12 @@ class LayoutEncoder:
 def _number_layouts(
     ids: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number the layouts of each node (a column of `ids`) from 0, sorted by `order`. Returns the
-    numbers (configs, nodes) in the narrowest dtype; the index (pairs,) of each node's layouts in
-    the table of all layouts, node after node; and the number of layouts of each node (nodes,)."""
-    used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts): it occurs
+    """Number the layouts of each node (a column of `ids`) from 0, in the order that `order` gives
+    for all layouts. Returns the numbers (configs, nodes) in the narrowest dtype; the index (pairs,)
+    of each node's layouts in the table of all layouts, node after node; and the number of layouts
+    of each node (nodes,)."""
+    # (nodes, all layouts): True if the node has the layout in a configuration
+    used = np.zeros((ids.shape[1], len(order)), bool)
     rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
     for block in _blocks(ids):
         used.ravel()[block + rows] = True
@@ -303,7 +305,8 @@ def _check_values(block: np.ndarray, first: int) -> None:
     raise LayoutValueError((first + config, *rest), float(block[(config, *rest)]))
 
 
-# Slots 0 ... 6 are digits in base 7: 6 digits (a tensor) are exact in float32, 18 in float64.
+# Weights of the digits of a layout's key in base 7: _POWERS for the 6 slots of a tensor (exact in
+# float32), _TENSORS for the 3 tensors (18 digits, exact in float64).
 _POWERS = (float(TOKENS) ** np.arange(SLOTS)[::-1]).astype(np.float32)
 _TENSORS = float(TOKENS) ** (SLOTS * np.arange(NUM_TENSORS)[::-1])
 # the number with the digit 1 in every slot

@@ -45,7 +45,7 @@ COLLECTIONS = (
 BY_NAME = {collection.name: collection for collection in COLLECTIONS}
 NAMES = tuple(BY_NAME)
 LAYOUT = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-XLA = tuple(c.name for c in COLLECTIONS if c.source == "xla")  # with default and with random search
+XLA = tuple(c.name for c in COLLECTIONS if c.source == "xla")  # both searches: default and random
 NLP = tuple(c.name for c in COLLECTIONS if c.source == "nlp")
 TILE = tuple(c.name for c in COLLECTIONS if c.kind == "tile")
 

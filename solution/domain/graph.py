@@ -1,9 +1,9 @@
 """Define Graph: a tensor program with its candidate configurations, validated and immutable.
 
 Everything that is computed from the files is computed from a Graph, so later code relies on the
-checks here. The source of its runtimes is a clock or a compiler; the source of an estimate names
-the target machine and the compiler. Results of a PerGraph, a function of a graph, are cached for as
-long as the graph lives, within a memory budget.
+checks here. Runtimes are measured by a clock or estimated by a compiler; the source of an estimate
+names the target machine and the compiler. Results of a PerGraph, a function of a graph, are cached
+for as long as the graph lives, within a memory budget.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from solution.domain.collection import Collection
 from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names
 
-TIMED = ""  # measured by a clock; also the source if a file has none
-ESTIMATED = "estimated: "
+TIMED = ""  # source of labels that a clock measured; also assumed if a file names no source
+ESTIMATED = "estimated: "  # beginning of the source of a compiler's estimates
 MAX_LENGTH = 200  # maximum number of characters of a source
-PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # printable ASCII, on one line
+PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # an estimate's source: printable ASCII
 MAX_SHOWN = 5
-LARGEST = 2.0**63  # bound of 64-bit integers, which all node features were originally
+LARGEST = 2.0**63  # bound on node features, because all were 64-bit integers originally
 
 MOST_DIMENSIONS = 1024  # upper bound on the dimensions of a tensor
 ROUNDING = 1e-6  # relative error of a sum or product in float32
@@ -64,9 +64,10 @@ class Graph:
     # (configs, options) int8: the choice of each compile option; None: no options were set
     options: np.ndarray | None = None
     option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
-    # (configs,) bool: the reference batch, relative to which others are scored; None: all
+    # (configs,) bool: True in the reference batch, relative to which others are scored; None: all
     listed: np.ndarray | None = None
-    # (nodes, 2, SUMMED) int8: an operand's dimensions that a dot contracts, then -1; None: unknown
+    # (nodes, 2, SUMMED) int8: for each of a dot's two operands, the dimensions that are contracted,
+    # padded with -1; None: unknown
     summed: np.ndarray | None = None
     label_source: str = TIMED  # source of the runtimes: TIMED, or the text of name_estimate
 
@@ -326,7 +327,7 @@ def show_shape(shape: tuple[int | None, ...]) -> str:
 
 
 def name_estimate(target: str, compiler: str) -> str:
-    """Return the source of a compiler's estimates, as "estimated: tpu:v3, libtpu 0.0.42.1"."""
+    """Return the source of a compiler's estimates, such as "estimated: tpu:v3, libtpu 0.0.42.1"."""
     return f"{ESTIMATED}{target}, {compiler}"
 
 
@@ -379,7 +380,7 @@ class Budget:
 
 @contextmanager
 def naming(graph: Graph) -> Iterator[None]:
-    """Add the graph's name to any error raised inside."""
+    """Add the graph's name, as a note, to any error raised in the block."""
     try:
         yield
     except Exception as error:

@@ -20,9 +20,9 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """Return Kendall's tau-b of the order by scores (configs,) and runtimes (configs,).
 
     (C - D) / sqrt(n (n - t)) for n pairs: C concordant, D discordant, t with equal runtimes; 0 if
-    either array is constant. A submission is an order without ties, so this is the mean over all
-    orders of equal scores. Tau-b of the scores would subtract the pairs with equal scores from n,
-    and so prefer coarse scores.
+    either array is constant. A submission is an order without ties, so this is the mean tau-b over
+    all orders of configurations with equal scores. Tau-b of the scores themselves would subtract
+    the pairs with equal scores from one n, and so prefer coarse scores.
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika, 1945.
     """
     spread = float(np.ptp(scores)), float(np.ptp(runtimes))

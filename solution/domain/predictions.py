@@ -40,7 +40,8 @@ MAX_SHOWN = 3
 def make_frame(
     key: tuple[str, str], configs: np.ndarray, scores: np.ndarray, fold: int, seed: int
 ) -> pl.DataFrame:
-    """Return one model's `scores` (rows,) of the configurations `configs` (rows,) of a graph."""
+    """Return a frame of SCHEMA with one model's `scores` (rows,) of the configurations `configs`
+    (rows,) of a graph. `key`: the collection and the name of the graph."""
     frame = pl.DataFrame({"config": configs, "score": scores}).with_columns(
         pl.lit(key[0]).alias("collection"),
         pl.lit(key[1]).alias("graph"),

@@ -35,8 +35,8 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
-# Maximum number of an operand's dimensions that a dot may contract: as many as a convolution has
-# columns for.
+# Maximum number of contracted dimensions that are kept for an operand of a dot: they are written
+# into the columns of a convolution's feature dimension and four spatial dimensions.
 SUMMED = 5
 
 # Columns of the node features.

@@ -78,7 +78,8 @@ class Experiment:
         self._check_groups()
 
     def _check_several(self, what: str, kind: type, expected: str) -> None:
-        """Raise InputError unless `what` has one or more distinct entries of type `kind`."""
+        """Raise InputError unless the field named `what` is a tuple or list of one or more distinct
+        entries of type `kind`."""
         given: Any = getattr(self, what)
         is_several = isinstance(given, tuple | list) and len(given) > 0
         if not is_several or any(type(one) is not kind for one in given):
@@ -89,7 +90,8 @@ class Experiment:
             raise InputError(f"{self.name}: {what} is {given!r}, expected none of them twice.")
 
     def _check_groups(self) -> None:
-        """Raise InputError unless groups have one source each and no collection is in two."""
+        """Raise InputError unless each group of `train_jointly` has collections of one source, and
+        no collection is in two groups."""
         named = [name for group in self.train_jointly for name in group]
         sources = [{collection(name).source for name in group} for group in self.train_jointly]
         if len(set(named)) < len(named) or any(len(found) > 1 for found in sources):
@@ -178,8 +180,8 @@ def _list_words(call: ast.Call) -> dict[str, str]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Load an experiment by name, or from a Python file, which is executed. Raises InputError if
-    neither has this name, or if the file has no EXPERIMENT that is named like the file."""
+    """Load one of the package's experiments by name, or a user's from a Python file, which is
+    executed. Raises InputError if it is missing, or if EXPERIMENT is not named like its file."""
     path = Path(name)
     if path.suffix != ".py":
         return find_named_experiment(name)
@@ -299,11 +301,11 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     _let_import_neighbours(path)
     module = importlib.util.module_from_spec(spec)
-    # because the decorator of dataclasses looks the module up in sys.modules
+    # register the module, because the decorator of dataclasses looks it up in sys.modules
     sys.modules.setdefault(spec.name, module)
     try:
         spec.loader.exec_module(module)
-    except InputError as error:  # the experiment could not be trained
+    except InputError as error:  # raised by Experiment if it cannot be trained
         raise InputError(f"{path}: {error}") from error
     except (Exception, SystemExit) as error:
         raise InputError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
@@ -316,7 +318,7 @@ def _let_import_neighbours(path: Path) -> None:
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-    # otherwise Python's import caches miss files that were written just now
+    # clear Python's import caches, which may miss files that were written just now
     importlib.invalidate_caches()
     for name in sorted({Path(source).parts[0] for source in read_sources(path)} - {path.name}):
         taken = _find_place(importlib.util.find_spec(name.removesuffix(".py")))

@@ -72,8 +72,8 @@ class CompilerSettings(RankerSettings):
 
 
 class CompilerRanker(Ranker):
-    """Asks the compiler about a graph's configurations. A score depends on the configurations
-    scored together, because these share a budget of compilations."""
+    """A ranker that asks the compiler to estimate a graph's configurations. A score depends on the
+    configurations scored together, because these share a budget of compilations."""
 
     reads_program_order = True
 

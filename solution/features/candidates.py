@@ -144,7 +144,8 @@ def _choose(choices: list[list[int]], count: int, generator: np.random.Generator
 
 
 def _fill(block: np.ndarray, bounds: np.ndarray) -> None:
-    """Write bounds, their sum and their product, as the competition's tile configurations do."""
+    """Write `bounds` (tiles, n), their sum and their product into `block` (tiles, 8), in the
+    columns where the competition's tile configurations have them."""
     block[:, : bounds.shape[1]] = bounds
     block[:, MAX_RANK] = bounds.sum(axis=1)
     block[:, MAX_RANK + 1] = bounds.prod(axis=1)

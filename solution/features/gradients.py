@@ -102,7 +102,8 @@ class Dots:
         self._ancestors = Ancestors(graph, guess)
         # (nodes,) True until the dot is recognised as a gradient
         self._is_open = np.ones(graph.num_nodes, bool)
-        # `_pairs`: {(tensor, other tensor): dots that read both}. `slopes`: {tensor: the others}
+        # `_pairs`: {(tensor, other tensor): dots that read both}
+        # `slopes`: {tensor: the other tensors that dots read together with it}
         self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
         slopes: dict[int, list[int]] = defaultdict(list)
         for node in sorted(guess):
@@ -243,7 +244,7 @@ class Dots:
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
         """Return the letters that the dimensions of `node` had before the transposes that compute
-        it; `letters` are those of `node`."""
+        it; `letters`: the letters after the transposes."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
@@ -278,8 +279,9 @@ class Dots:
 
 
 class Ancestors:
-    """Find tensors that depend on a dot, because the gradient of its output mostly does. One sweep
-    over the graph serves a block of dots: every node has an integer with a bit for each dot."""
+    """An index of the tensors that depend on each dot, as the gradient of the dot's output mostly
+    does. One sweep over the graph serves a block of dots: every node has an integer with a bit for
+    each dot."""
 
     def __init__(self, graph: Graph, guess: dict[int, tuple[int, int]]) -> None:
         self._dots = np.array(sorted(guess), np.int64)
@@ -318,6 +320,7 @@ class Ancestors:
             if node in wanted:
                 kept[node] = found
             reached[node - first] = found | bits.get(node, 0)
+        # write the integers as rows of bytes, then unpack their bits into a mask (slopes, dots)
         size = -(-len(dots) // 8)
         packed = b"".join(
             kept.get(slope, 0).to_bytes(size, "little") for slope in self._slopes.tolist()

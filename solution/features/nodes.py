@@ -47,7 +47,7 @@ def numeric_features(graph: Graph) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scaler:
-    """Standardise columns; a constant column becomes 0."""
+    """A function that standardises the columns of a table; a constant column becomes 0."""
 
     mean: np.ndarray  # (columns,) float32, mean of each column
     scale: np.ndarray  # (columns,) float32, 1 / standard deviation; 0 for a constant column

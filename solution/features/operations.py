@@ -140,7 +140,7 @@ def _guess(graph: Graph) -> Operands:
         if len(read) == 0:
             continue
         fit = fits[int(graph.node_opcodes[node])]
-        # A reshape reads one tensor; x * x has a single edge.
+        # Pair a single operand with itself: a reshape reads one tensor, and x * x has one edge.
         pairs = list(permutations(read, 2)) or [(read[0], read[0])]
         best = pairs[0]
         if len(pairs) > 1:
@@ -259,7 +259,8 @@ def num_operations(graph: Graph) -> np.ndarray:
 
 
 def configurable_shares(graph: Graph) -> np.ndarray:
-    """Return each configurable node's share of operations and of bytes (configurable, 2)."""
+    """Return each configurable node's share (configurable, 2) of the operations, and of the output
+    bytes, of all configurable nodes."""
     operations = num_operations(graph)[graph.configurable]
     size = num_bytes(graph)[graph.configurable]
     return np.stack([operations / operations.sum(), size / size.sum()], axis=1)

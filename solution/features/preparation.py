@@ -31,6 +31,7 @@ from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS, PADDING
 from solution.features.contractions import mark_contractions
 from solution.features.operations import count_used_slots, tensor_ranks
 
+# opcodes whose attribute `dimensions` lists one dimension
 ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "reverse")
 VERSION = 1  # increase it when the same files are prepared differently
 
@@ -127,8 +128,8 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
     """Return the pruned graph, in which each connected component of pruned nodes is merged into one
-    node. It has their mean features, their edges to kept nodes without repetitions, and the opcode
-    vocabulary.VIRTUAL."""
+    node. This node has their mean features, their edges to kept nodes without repetitions, and the
+    opcode vocabulary.VIRTUAL."""
     if len(graph.configurable) == 0:
         return graph
     keep = neighbourhood(graph, hops)
@@ -212,7 +213,7 @@ def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Turn the graph of a file into the graph that rankers are given."""
+    """A function that turns the graph of a file into the graph that rankers are given."""
 
     # keep nodes of a layout graph at most this many edges from a configurable node; None: all
     hops: int | None = 1

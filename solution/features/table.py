@@ -1,7 +1,7 @@
 """Return the feature table of a graph, one row for each configuration or distinct configuration.
 
-Tables of layouts and tiles are built in the folders of these names. The table of compile options is
-built here. The effect of an option depends on the program. So each choice of an option has one
+The folders `layout` and `tile` build the tables of layouts and tiles. The table of compile options
+is built here. The effect of an option depends on the program. So each choice of an option has one
 column by itself, and one column for each part of the program, multiplied by that part's share of
 the bytes written.
 """

@@ -21,7 +21,8 @@ from solution.system.report import Report, silent
 
 
 def check_no_options(graph: Graph) -> None:
-    """Raise InputError if configurations have compile options, which only feature tables read."""
+    """Raise InputError if the graph's configurations have compile options, which only rankers on
+    feature tables support."""
     if graph.options is not None:
         raise InputError(
             f"{graph.name}: expected layouts or tiles, found compile options. Nets, cost "
@@ -31,13 +32,13 @@ def check_no_options(graph: Graph) -> None:
 
 
 class Ranker(ABC):
-    """Scores the configurations of a graph: lower is faster. Graphs come prepared
+    """A ranker scores the configurations of a graph: lower is faster. Graphs come prepared
     (solution.features.preparation): padding corrected, pruned to the nodes needed.
 
     Only scores of configurations scored together may be compared: a ranker may look at all of them
     (how frequent a layout is), and then says so in its docstring. With a reference list
-    (Graph.listed), a ranker with `scores_beside_a_list` scores every other configuration as if
-    beside that list alone.
+    (Graph.listed), a ranker with `scores_beside_a_list` scores every other configuration as if it
+    were scored together with that list alone.
 
     Predictions must not depend on the order of nodes (unless `reads_program_order`) or of
     configurations; identical configurations must get equal scores, and a loaded ranker must predict
@@ -49,8 +50,8 @@ class Ranker(ABC):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         """Fit the ranker on labelled graphs, read one at a time to save memory, and return it.
-        `validation`, perhaps empty, serves early stopping, or is learned from as well by rankers
-        without it; no result is reported on it."""
+        `validation`: graphs for early stopping (may be empty); rankers without early stopping
+        learn from them as well. No result is reported on these graphs."""
 
     # True if a score may depend on the reference list (Graph.listed), but on no other configuration
     scores_beside_a_list: bool = False
@@ -59,7 +60,7 @@ class Ranker(ABC):
     reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
-        """Keep the state of fits in a folder and resume from it; fast rankers ignore this."""
+        """Let `fit` save its state in a folder and resume from it; fast rankers ignore this."""
 
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
@@ -125,7 +126,8 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy with setting.how(*given) in place of each setting that has this method."""
+        """Return a copy in which each setting that has a method named `how` is replaced by the
+        method's result for the arguments `given`."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

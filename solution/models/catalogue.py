@@ -77,7 +77,8 @@ def kind_of(settings: RankerSettings) -> str:
 
 
 def describe_settings(settings: RankerSettings) -> dict[str, Any]:
-    """Return {"kind": ..., "settings": fields by name} as JSON values, or raise InputError."""
+    """Return {"kind": ..., "settings": fields by name} as JSON values. Raises InputError if a
+    field cannot be written as JSON."""
     described = {
         name: describe_settings(value) if isinstance(value, RankerSettings) else _plain(value)
         for name, value in ((name, getattr(settings, name)) for name in _names(type(settings)))

@@ -94,8 +94,9 @@ class LassoSettings(LinearSettings):
 
 
 class LinearRanker(Ranker):
-    """Scores by a weighted sum of the feature table's columns. A layout's score depends on the
-    configurations scored together, because the table has how frequent layouts are among them."""
+    """A ranker whose scores are weighted sums of the feature table's columns. In layout collections
+    a score depends on the configurations scored together, because the table counts how frequent
+    layouts are among them."""
 
     scores_beside_a_list = True
 
@@ -124,7 +125,7 @@ class LinearRanker(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        # row by row: in a matrix product, a row's score may depend on other rows
+        # sum each row by itself: a matrix product may round a row differently beside other rows
         scores = self.contributions(self.rows_of(graph)).sum(axis=1)
         return scores.astype(np.float32)[graph.distinct.inverse]
 
@@ -181,7 +182,7 @@ class LinearRanker(Ranker):
             cv=GroupKFold(folds),
             scoring="neg_mean_squared_error",
         )
-        with warnings.catch_warnings():  # collinear columns converge slowly
+        with warnings.catch_warnings():  # hide warnings: collinear columns converge slowly
             warnings.simplefilter("ignore", ConvergenceWarning)
             search.fit(features, labels, groups=groups)
         self.penalty_ = float(search.best_params_["alpha"])

@@ -29,7 +29,7 @@ class NothingSettings(RankerSettings):
 
 
 class NothingRanker(Ranker):
-    """Gives every configuration the score 0, so a stable sort keeps the order of the file."""
+    """A ranker that scores every configuration 0, so a stable sort keeps the order of the file."""
 
     scores_beside_a_list = True
 

@@ -45,7 +45,8 @@ def check_penalties(setting: str, value: Any) -> None:
 
 
 def check_net(settings: object) -> None:
-    """Raise InputError if a net of these settings, maybe of an untrusted file, is too large."""
+    """Raise InputError if a net of these settings would be too large. The settings may come from an
+    untrusted file."""
     for name, most in SIZES.items():
         value = getattr(settings, name, None)
         if isinstance(value, int):

@@ -48,9 +48,9 @@ class TableSettings(RankerSettings):
 
 
 class TableRanker(Ranker):
-    """Fits and applies the functions of a TableSettings to feature tables. A score depends on the
-    configurations scored together: columns are centred on their mean and count how frequent layouts
-    are among them."""
+    """A ranker that applies the two functions of a TableSettings to feature tables. A score depends
+    on the configurations scored together: columns are centred on the mean over them, and count how
+    frequent layouts are among them."""
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
         self.settings = settings

@@ -96,7 +96,8 @@ def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
 
 
 OPCODE_WIDTH = 32
-# node features: 134 in RowInputs.numeric, and 6 of the program's layout in RowInputs.tokens
+# number of node features: 134 in RowInputs.numeric, and 6 of the program's layout in
+# RowInputs.tokens
 NUM_RAW = vocabulary.NUM_NODE_FEATURES
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES  # 18 numbers of a configurable node's layout
 # maximum number of values of a layer in memory at once at inference
@@ -204,7 +205,8 @@ def _as_numbers(tokens: Tensor) -> Tensor:
 
 
 class NodeRankerSettings(RankerSettings):
-    """Settings of a net that may see only some nodes; a subclass defines `nodes` and `training`."""
+    """Settings of a net that may see only some nodes of a graph; a subclass gives `nodes` and
+    `training` their values."""
 
     nodes: NodeSettings
     training: TrainingSettings
@@ -237,7 +239,8 @@ class NodeNet(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """Number of nodes seen per graph in the current mode; None: all."""
+        """Number of nodes of a graph that the net sees in its mode, training or inference; None:
+        all."""
         return self.nodes.trained if self.training else self.nodes.scored
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Wrap a ranker with another preparation of its graphs, to measure what a preparation gains.
+"""Wrap a ranker so that its graphs are prepared in another way, to measure the gain in accuracy.
 
 Participants of the competition found that unused slots of a list of dimensions should not hold 0,
 which is a valid dimension; that the dimensions a dot contracts are useful features; and that the
@@ -29,7 +29,7 @@ from solution.system.errors import InputError
 
 @dataclass(frozen=True)
 class PreparedSettings(WrapperSettings):
-    """Settings of a ranker and of the preparation of its graphs; `build` returns that ranker."""
+    """Settings of a ranker and of the preparation of its graphs; `build` builds the ranker."""
 
     padding: int = PADDING  # value of unused slots: -1, or 0 as in the files
     contractions: bool = False  # whether the contracted dimensions of dots are features

@@ -141,9 +141,10 @@ def drop_edges(edges: Tensor, share: float) -> Tensor:
 
 
 def penalise(net: nn.Module, pooled: Tensor) -> Tensor:
-    """Return the unweighted L2 term (): squares of all MLP weights (not biases) and of the
-    activations `pooled` (configs, graphs, width), averaged over graphs and configurations, like
-    Keras' activity regulariser, because pooling has no weights."""
+    """Return the L2 term (), not yet weighted: the sum of squares of all MLP weights (not biases),
+    plus that of the activations `pooled` (configs, graphs, width), averaged over graphs and
+    configurations. Pooling has no weights, so its activations are penalised, as by Keras' activity
+    regulariser."""
     products = [module for module in net.modules() if isinstance(module, nn.Linear)]
     weights = torch.stack([product.weight.square().sum() for product in products]).sum()
     return weights + pooled.float().square().sum(dim=-1).mean()

@@ -32,7 +32,8 @@ class RowInputs:
     columns: np.ndarray
 
     def given(self, configs: np.ndarray) -> Tensor:
-        """Return the layouts (configurable, len(configs), 18) int64, coded like `tokens`."""
+        """Return the layouts that the given configurations set: (configurable, len(configs), 18)
+        int64, coded like `tokens`."""
         pairs = self.codebook.pairs(configs)[:, self.columns].T
         return self.pair_tokens[send(pairs, self.pair_tokens.device)].long()
 
@@ -57,8 +58,9 @@ prepare_rows = PerGraph(_prepare_rows)
 
 
 class Rows(nn.Module):
-    """For each node and configuration, concatenate embeddings of opcode and layouts (the program's
-    and the configuration's, by one table) with numeric features: (nodes, configs, width)."""
+    """The input rows of a net, one for each node and configuration: numeric features, and
+    embeddings of the opcode and of the layouts (the program's and the configuration's, both by one
+    table). Shape: (nodes, configs, width)."""
 
     width = (
         OPCODE_WIDTH

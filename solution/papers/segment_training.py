@@ -106,7 +106,7 @@ class EmbeddingTable:
 
 
 def name_graph(collection: str, name: str) -> int:
-    """Return a 64-bit number for a graph."""
+    """Return a 64-bit hash of a graph's collection and name."""
     digest = hashlib.blake2b(f"{collection}/{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -228,7 +228,7 @@ class SegmentSettings(RankerSettings):
 
 
 class SegmentRanker(NetRanker[SegmentSettings, SegmentedInputs]):
-    """Segment training as a Ranker."""
+    """The Ranker of the net that is trained by segment training."""
 
     scaled_tables = ("numeric",)
 
@@ -320,15 +320,15 @@ class SegmentNet(nn.Module):
         return x.mean(dim=0)
 
     def _embed(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
-        """Return the embedding (configs, width) from all segments."""
+        """Return a graph's embedding (configs, width): the mean over the nodes of all segments."""
         total = torch.zeros(len(configs), self.width, device=inputs.numeric.device)
         for number, share in enumerate(inputs.shares.tolist()):
             total = total + share * self.embed_segment(inputs, number, configs)
         return total
 
     def _embed_chosen(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
-        """Return the embedding (configs, width) of the graph; only chosen segments have gradients.
-        It sums share of nodes * weight of draw_weights * embedding over the segments."""
+        """Return the graph's embedding (configs, width), with gradients through chosen segments
+        only: the sum over segments of share of nodes * weight (see draw_weights) * embedding."""
         chosen = torch.randperm(len(inputs.sizes))[: self.chosen]
         known, others = self._recollect(inputs, configs, chosen)
         kept = 1.0 if self.table is None else self.kept
@@ -363,7 +363,7 @@ class SegmentNet(nn.Module):
 
 
 def draw_weights(known: Tensor, chosen: Tensor, kept: float) -> Tensor:
-    """Stale embedding dropout: return segment weights whose expected value is 1.
+    """Return random weights of segments, with the expected value 1, for stale embedding dropout.
 
     With J segments, S of them chosen at random, and p = kept, a segment has the weight
 

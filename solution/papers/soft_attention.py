@@ -21,8 +21,8 @@ NOT_ADJACENT = 0.1  # weight in the mask of nodes that are not adjacent
 
 
 class SoftAttention(nn.Module):
-    """Apply the soft adjacency mask, attention among all nodes, and an MLP on each node. `mask`:
-    weight of nodes that are not adjacent; None: no mask. Shapes: x (nodes, configs, width),
+    """A block of the soft adjacency mask, attention among all nodes, and an MLP on each node.
+    `mask`: weight of nodes that are not adjacent; None: no mask. Shapes: x (nodes, configs, width),
     edge_index (2, edges) in either direction -> as x."""
 
     def __init__(self, width: int, heads: int, head_width: int, mask: float | None) -> None:

@@ -55,6 +55,7 @@ from solution.models.trees.lightgbm_ranker import PointwiseRanker, PointwiseSett
 from solution.system.report import Report, silent
 
 OPCODE_CHOICES = (None, "kept", "all")
+# setting `opcodes` -> parts of the nodes, kept or dropped by pruning, whose opcodes are counted
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
 VALUES = range(vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK)  # the values of a layout feature
 BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
@@ -115,7 +116,8 @@ def _tile_rows(graph: Graph) -> np.ndarray:
 def _layout_rows(graph: Graph) -> np.ndarray:
     pairs = graph.layouts
     described = np.column_stack([padding_of_pairs(graph), count_values(pairs.layouts)])
-    # All entries are integers, so their sums are exact in any order of the nodes.
+    # Sum features over the nodes of each configuration; they are integers, so sums are exact in any
+    # order of the nodes.
     step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     blocks = [np.empty((0, described.shape[1]))]
     for first in range(0, len(pairs.codes), step):
@@ -140,7 +142,8 @@ def count_values(layouts: np.ndarray) -> np.ndarray:
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """Return the elements (pairs,) float64 that pad a node's output in each pair's layout."""
+    """Return for each (node, layout) pair how many elements (pairs,) float64 of padding the node's
+    output has in this layout."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, : vocabulary.MAX_RANK].astype(np.int64)
     order = np.where(given == vocabulary.LAYOUT_UNSET, tensors.layouts[node], given)
@@ -200,8 +203,8 @@ class StudyRows:
 
 @dataclass(frozen=True)
 class StudyTreeSettings(StudySettings, PointwiseSettings):
-    """Settings of StudyTreeRanker. A random search of `trials` replaces the trees' settings if
-    there are several graphs; a trial ends `patience` rounds after its least error."""
+    """Settings of StudyTreeRanker. If there are several graphs, a random search replaces the trees'
+    settings; each of its `trials` ends `patience` rounds after its least error."""
 
     trials: int = 25  # number of settings that are drawn at random
     folds: int = 4  # number of folds of the search; a fold is a set of graphs

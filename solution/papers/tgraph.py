@@ -78,9 +78,9 @@ class ChannelAttention(nn.Module):
 
 
 class ConfigAttention(nn.Module):
-    """Concatenate x with x * softmax(x / T), for each node and channel. The softmax runs over the
-    configurations; the temperature T is learned. Shapes: x (nodes, configs, width) -> (nodes,
-    configs, 2 width). Source: the competition's first place."""
+    """Attention across configurations: x concatenated with x * softmax(x / T). The softmax runs
+    over configurations, for each node and channel; the temperature T is learned. Shapes: x (nodes,
+    configs, width) -> (nodes, configs, 2 width). Source: the competition's first place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,9 +91,9 @@ class ConfigAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """GELU(ConfigAttention(ChannelAttention(norm(x)))); ConfigAttention doubles the width. Shapes:
-    x (nodes, configs, width // 2) -> (nodes, configs, width). Without attention across
-    configurations, x already has the full width."""
+    """The layers GELU(ConfigAttention(ChannelAttention(norm(x)))); ConfigAttention doubles the
+    width. Shapes: x (nodes, configs, width // 2) -> (nodes, configs, width). If `across` is False,
+    there is no ConfigAttention, and x already has the full width."""
 
     def __init__(self, width: int, *, across: bool = True) -> None:
         super().__init__()

@@ -166,8 +166,9 @@ class JoinedNet(node_subsets.NodeNet):
 
 
 def pool(x: Tensor, configurable: Tensor) -> Tensor:
-    """Return the mean, the sum over all and the sum over configurable nodes, concatenated: x
-    (nodes, configs, width), configurable (k,) -> (configs, 3 width). Sums get length 1."""
+    """Return the mean over all nodes, the sum over all nodes and the sum over configurable nodes,
+    concatenated; sums are scaled to length 1. Shapes: x (nodes, configs, width), configurable (k,)
+    -> (configs, 3 width)."""
     # The length of a sum grows with the number of nodes, so sums are normalised to length 1.
     sums = [
         functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
@@ -212,8 +213,8 @@ def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor,
 
 
 class JoinedBlock(nn.Module):
-    """x' = x + GELU(norm(W z + W_neighbours mean of z over neighbours)); z concatenates x, layouts.
-    Source: GraphSAGE (Hamilton et al., 2017)."""
+    """The block x' = x + GELU(norm(W z + W_neighbours mean of z over neighbours)); z is x and
+    layouts, concatenated. Source: GraphSAGE (Hamilton et al., 2017)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -230,8 +231,9 @@ class JoinedBlock(nn.Module):
 
 
 class JoinedGcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)), z concatenates x, layouts; degrees D of
-    the whole graph. Source: Kipf and Welling, ICLR 2017."""
+    """The block x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)); z is x and layouts,
+    concatenated; A are the adjacency matrix and D the degrees (of A + I) in the whole graph.
+    Source: Kipf and Welling, ICLR 2017."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -365,8 +367,8 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return a layer's values for one configuration: the width, times the number of nodes if
-        configurations join early."""
+        """Return how many values a layer holds for one configuration: the width, times the number
+        of nodes if configurations join early."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()

@@ -115,7 +115,7 @@ class ViolationSettings(node_subsets.NodeRankerSettings):
     ratio: bool = True  # whether the violation ratio is an input
     # how the ratio treats a node whose layout a configuration leaves open: a name in UNSET
     unset: str = "suits"
-    importance: bool = False  # configurable and important nodes are kept first
+    importance: bool = False  # True: keep configurable and important nodes before all others
     nodes: node_subsets.NodeSettings = field(
         default_factory=lambda: node_subsets.NodeSettings(trained=1000)
     )

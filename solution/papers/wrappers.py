@@ -1,4 +1,4 @@
-"""A ranker that averages another ranker over short lists of configurations.
+"""A ranker that averages another ranker's scores over short lists of configurations.
 
 A model may look at all configurations of a graph at once, so that a configuration's score depends
 on the others in the list. Averaging improves such scores: SublistAverage divides the list at random
@@ -48,8 +48,9 @@ class WrapperSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class SublistAverageSettings(WrapperSettings):
-    """A ranker whose scores are averaged over `times` random divisions into lists of at most `size`
-    configurations; choose about as many as the ranker saw together in training."""
+    """Settings of SublistAverage: the `ranker` whose scores are averaged, the number of random
+    divisions (`times`), and the maximum number of configurations in a list (`size`), best about
+    as many as the ranker saw together in training."""
 
     times: int = 4
     size: int = 100
@@ -60,7 +61,8 @@ class SublistAverageSettings(WrapperSettings):
 
 
 class SublistAverage(Ranker):
-    """A ranker's mean scores over `times` random divisions into lists of at most `size`."""
+    """A ranker that averages another ranker's scores over `times` random divisions of the
+    configurations into lists of at most `size`."""
 
     def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         check_size("times", times, MAX_TIMES)

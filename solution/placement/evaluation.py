@@ -18,17 +18,18 @@ from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
 TWO_TASKS: tuple[str, ...] = TASKS[1:]  # without fusion, as in the second table of the GO paper
-INVALID = 100.0  # seconds that an invalid decision counts as, in multiples of the reference
+# cost of an invalid decision, in multiples of the reference: the seconds of the default decision
+INVALID = 100.0
 SHORTEST = 1e-12  # seconds; lower bound on the reference, because a program may run no kernel
 PENALTY = -10.0  # reward of an invalid decision: -sqrt(INVALID), large as in the GO paper
 
 
 @dataclass
 class Evaluator:
-    """Simulate decisions for one graph on one machine, and remember the best one. `base` is the
-    default decision (see find_reference) unless `ask` set another; tasks that are not in `tasks`
-    keep its values. `curve` has the seconds of the best decision after each evaluation; infinite
-    while all are invalid."""
+    """A simulator of decisions for one graph on one machine, which keeps the best one. `base` is
+    the default decision (see find_reference) unless `ask` set another; tasks that are not in
+    `tasks` are decided as in `base`. `curve` has the seconds of the best decision after each
+    evaluation; infinite while all decisions are invalid."""
 
     environment: Environment
     tasks: tuple[str, ...] = TASKS
@@ -70,7 +71,7 @@ class Evaluator:
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return a copy of `decision` with the decided tasks of the best decision, if any."""
+        """Return a copy of `decision` in which decided tasks are as in the best one, if any."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -81,7 +82,8 @@ class Evaluator:
         )
 
     def evaluate(self, decision: Decision) -> float:
-        """Like `judge`, but return seconds; INVALID times the reference for an invalid decision."""
+        """Simulate the decision like `judge`, and return its seconds, or INVALID times the
+        reference if it is invalid."""
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> StepResult:

@@ -35,7 +35,8 @@ SWEEPS = 3  # maximum number of passes over all nodes in `simplify`
 def make_evaluators(
     workloads: Sequence[Workload], tasks: tuple[str, ...] = TASKS, devices: Sequence[int] = DEVICES
 ) -> list[Evaluator]:
-    """Return evaluators of each workload on each of `devices` (empty: its default number)."""
+    """Return an evaluator of each workload on each number of devices in `devices`; if `devices` is
+    empty, on the workload's default number."""
     return [
         Evaluator(Environment(graph, make_machine(number)), tasks)
         for workload in workloads
@@ -46,9 +47,9 @@ def make_evaluators(
 
 @dataclass
 class BestDecisions:
-    """Search training instances with `workers` processes, and keep the best known decision of each,
-    simplified; at first the default one. An instance without a decision that fits (infinite
-    `seconds`) is left out of training and comparison."""
+    """The best known decision of each training instance, simplified: at first the default decision,
+    later the best that `search` finds. An instance without a valid decision (infinite `seconds`) is
+    left out of training and comparison."""
 
     evaluators: Sequence[Evaluator]  # the training instances
     workers: int = 1  # number of processes that search; it does not change the results
@@ -90,7 +91,7 @@ class BestDecisions:
         return [make_instance(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Return how many times slower the policy's likeliest decisions are (geometric mean)."""
+        """Return the geometric mean of seconds of the likeliest decision / best known seconds."""
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()
@@ -110,7 +111,7 @@ def begin_searching() -> None:
 def find_best(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int
 ) -> Decision | None:
-    """Search with `budget` evaluations; return the best decision, simplified; None: none fits."""
+    """Search with `budget` evaluations; return the best valid decision, simplified, or None."""
     asked = evaluator.start_again()
     optimize(asked, policy, budget, seed)
     return None if asked.best is None else simplify(evaluator, asked.best)
@@ -139,7 +140,8 @@ def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
 
 
 def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield two decisions with one fusion level: for all nodes, or only for nodes fused now."""
+    """Yield two decisions with fusion level 1: for all nodes; only for the nodes now fused into a
+    consumer, with level 0 for the others."""
     kernels = evaluator.environment.timeline(decision).groups
     nodes = np.arange(evaluator.graph.num_nodes)
     for fused in (np.ones_like(nodes), (kernels != nodes).astype(np.int64)):
@@ -147,7 +149,7 @@ def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 
 
 def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield two decisions with simpler priorities: ranks of longest paths, or all equal."""
+    """Yield two decisions with simpler priorities: ranked by longest path to the end; all equal."""
     ranks = find_priorities(evaluator.graph, evaluator.machine)
     for priorities in (ranks, np.zeros_like(ranks)):
         yield replace(decision, priorities=priorities)
@@ -156,7 +158,8 @@ def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 def _gather(
     evaluator: Evaluator, decision: Decision, is_as_good: Callable[[Decision], bool]
 ) -> Decision:
-    """Move each node, once, to the device of most neighbours where `is_as_good` allows it."""
+    """Return the decision after one pass over the nodes: each moves to the device of most of its
+    neighbours if `is_as_good` accepts the new decision."""
     graph, devices = evaluator.graph, len(evaluator.machine)
     for node in map(int, np.flatnonzero(graph.decides_device)):
         placement = decision.placement[graph.leaders]

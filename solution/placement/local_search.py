@@ -36,7 +36,8 @@ FIRST, MOST = 4, 64  # first and maximum number of parts moved per evaluation
 FAILURES = 6
 # relative gain of one evaluation above which strategies that were given up are tried again
 WORTH = 1e-3
-# only this many parts may move: those with the largest seconds of delay + seconds of work / 2
+# maximum number of parts that may move: those with the largest sum of the seconds on the critical
+# chain and half of all seconds
 MOST_PARTS = 128
 # weight of a second of transfers in a load: less than 1 because links work beside devices
 SENT_FOR_LOAD = 0.3
@@ -52,8 +53,8 @@ class Move:
 
 
 class GainPredictor:
-    """Predict how many seconds each possible move would save. A fused kernel's seconds are divided
-    among its nodes in proportion to their seconds alone."""
+    """A predictor of the seconds that each possible move saves. A fused kernel's seconds are
+    divided among its nodes in proportion to the nodes' seconds without fusion."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         graph = self._graph = evaluator.graph
@@ -98,12 +99,13 @@ class GainPredictor:
         runs = current > 0
         here = np.zeros(count, np.int64)
         here[part] = timeline.placement
-        # per part: work (s) by device, seconds of delayed work, first start, transfers if it moved
+        # per part: seconds of work by device, seconds on the critical chain, time of first start
         work = np.stack([np.bincount(part, column, count) for column in seconds.T], axis=1)
         waits = np.bincount(part, current * waited, count)
         first = np.full(count, np.inf)
         np.minimum.at(first, part[runs], timeline.start[runs])
         at_home = np.arange(count), here
+        # seconds of transfers if the part ran on each device, and the change if it moved there
         sent = self._find_transfers(timeline.placement, part, count)
         more = sent - sent[at_home][:, None]
 
@@ -126,8 +128,8 @@ class GainPredictor:
         return {"load": by_load, "wait": by_wait}
 
     def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
-        """Return seconds (nodes, devices): each node's share of its kernel's time, on each device:
-        its seconds alone, scaled to the kernel's simulated seconds."""
+        """Return seconds (nodes, devices): each node's seconds without fusion on each device, times
+        the factor by which the nodes of its kernel add up to the kernel's simulated seconds."""
         rows = np.arange(len(timeline.groups))
         current = self._seconds[rows, timeline.placement]
         alone = np.bincount(timeline.groups, current, len(rows))[timeline.groups]
@@ -219,8 +221,8 @@ class _Way:
 
     size: str
     reason: str
-    count: int = FIRST
-    failures: int = 0
+    count: int = FIRST  # parts to move in the next evaluation
+    failures: int = 0  # successive failed moves of single parts
     # moving average of the relative gain per evaluation; infinite: not yet tried
     gain: float = np.inf
 

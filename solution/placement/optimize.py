@@ -30,12 +30,13 @@ from solution.placement.policy.network import Policy, PolicyChoice
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision, default_decision
 
 LONGEST_RUN = 4  # a run of nodes that changes together has at most nodes / LONGEST_RUN nodes
-MOST_HOPS = 4
+MOST_HOPS = 4  # a neighbourhood reaches fewer than MOST_HOPS edges from its node
 MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# most first decisions by the policy, which with repairs take at most a quarter of the budget
+# maximum number of first decisions by the policy; they and their repairs take at most a quarter of
+# the budget
 DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
@@ -48,8 +49,8 @@ LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 class Moves:
-    """Propose random changes of a decision; the share FROM_POLICY is drawn from the policy's
-    probabilities `chances` (nodes, actions) per task, if given."""
+    """Proposer of random changes of a decision, for annealing. If `chances` are given, the policy's
+    probabilities (nodes, actions) per task, the share FROM_POLICY is drawn from them."""
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
         self.graph, self.devices = evaluator.graph, len(evaluator.machine)
@@ -190,7 +191,8 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
     if "placement" in evaluator.tasks:
         listed = list_decisions(graph, machine, fused=fused)
         found["heft"] = listed["heft"]
-        if fused:  # fusion makes some programs slower, and HEFT's paper has no fusion
+        # also try HEFT without fusion: fusion slows some programs, and HEFT's paper has none
+        if fused:
             none = np.zeros(graph.num_nodes, np.int64)
             found["heft, unfused"] = dataclasses.replace(listed["heft"], fusion=none)
         parts = {
@@ -238,8 +240,8 @@ def optimize(
 
     Every simulated decision counts: of the heuristics (at most 20, and two for each further type of
     device; first a single device and HEFT), each repair of a policy's decision, each step of local
-    search and annealing. The policy, if any, also proposes changes in annealing if the fastest
-    first decision is its own.
+    search and annealing. The policy, if any, also proposes changes in annealing if it made the
+    fastest first decision.
     """
     left = max(budget - len(evaluator.curve), 0)
     first = list(find_first(evaluator).items())[:left]

@@ -33,7 +33,8 @@ MOST_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class PlacementReport:
-    """The best decision of a search, and the first `candidates` of heuristics and policy."""
+    """The best decision of a search; `candidates` are the first decisions, fastest first, which
+    heuristics and the policy made."""
 
     evaluator: Evaluator
     candidates: list[Contender]
@@ -147,7 +148,8 @@ def optimize_and_report(
     evaluations: int,
     seed: int,
 ) -> PlacementReport:
-    """Search and report on the best decision; InputError if none fits into memory."""
+    """Search, and return a report on the best decision. Raises InputError if no evaluated decision
+    fits into memory."""
     evaluator = Evaluator(Environment(graph, machine), tasks)
     candidates = optimize(evaluator, policy, evaluations, seed)
     if evaluator.best is None:

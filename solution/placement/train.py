@@ -89,7 +89,7 @@ LARGEST = 11_000  # maximum number of nodes of a program; larger programs are le
 def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
     """Draw training instances from `counts` programs for each of DRAWS, without validation programs
     and the family `leave_out`. Each program has several drawn numbers of devices, among them its
-    default. In turn, an instance decides all tasks, and the next one only TWO_TASKS."""
+    default. Instances alternate between deciding all tasks and deciding only TWO_TASKS."""
     random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
     known = {
         identify(workload.name) for workload in (*draw_validation_programs(), *TRAINING_PROGRAMS)

@@ -102,7 +102,8 @@ def find_roles(module: Any) -> list[Role]:
 
 
 class _Flow:
-    """Traces values to the entry's parameters through calls, loops, conditionals, tuples."""
+    """The data flow of a module: traces values back to the entry's parameters, through calls,
+    loops, conditionals and tuples."""
 
     def __init__(self, module: Any) -> None:
         self._nodes = {i.id: i for i in instructions(module)}

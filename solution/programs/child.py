@@ -32,7 +32,7 @@ from solution.system.scratch import ScratchFolder, find_base
 SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
 WATCH_SECONDS = 0.02  # seconds between two checks of a child's memory
 START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds on an idle machine
-# What XLA prints before it ends the process because of the environment variable XLA_FLAGS.
+# Patterns of what XLA prints before it ends the process because of the variable XLA_FLAGS.
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
@@ -75,8 +75,8 @@ class ChildRequest(ABC):
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Run in the child: send the platform, and whether it is pinned to `core`; answer requests
-    until the connection closes."""
+    """Run the child process: write its output to the file `errors`; send the platform, and whether
+    the process is pinned to `core`; answer requests until the connection closes."""
     redirect(errors)
     keep_to_itself()
     pinned = core is not None and _pin(core)
@@ -152,9 +152,10 @@ class Child:
         return self._process is not None and self._process.is_alive()
 
     def ask(self, request: Any, seconds: float | None = None) -> Any:
-        """Send a request and return its result or a Refusal, within `seconds` (default: the
-        limits'). Raises ChildDiedError if the child ended or exceeded a limit; InputError if the
-        user's file is the cause, jax is missing, or the process does not start in START_SECONDS."""
+        """Send a request and return its result or a Refusal, within `seconds` (default:
+        `limits.seconds`). Raises ChildDiedError if the child ended or exceeded a limit; InputError
+        if the user's file is the cause, jax is missing, or the process does not start in
+        START_SECONDS."""
         if not self.is_alive:
             self._start()
         self._said = self._errors.stat().st_size
@@ -272,7 +273,7 @@ class Child:
         return reason
 
     def _last_words(self) -> str:
-        """Return the compiler's last error or exit code; InputError for the user's XLA_FLAGS."""
+        """Return the compiler's last error or exit code; InputError if XLA rejects XLA_FLAGS."""
         self._process.join(1)
         printed = self._errors.read_bytes()[self._said :]
         if defect := find_flag_defect(printed.decode(errors="replace")):

@@ -1,7 +1,8 @@
 """Use XLA's compiler through jax; no other file depends on the internals of jax and jaxlib.
 
 Programs go in as serialized modules (HloModuleProto). Executables come out as bytes that another
-process can load, so a crash while compiling does not end the process that measures. Used parts:
+process can load, so a crash while compiling does not end the process that measures. Parts of jax
+that are used:
 
 * `jax.extend.mlir.hlo_to_stablehlo`, which converts modules, and the client of
   `jax.extend.backend`, which compiles the result;
@@ -106,7 +107,7 @@ class Compiler:
         return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
 
     def _open_key(self, leaf: Any) -> Any:
-        """Return a jax random key as integers, which become the parameter; other leaves as is."""
+        """Return a jax random key as the integers in it; return other leaves unchanged."""
         is_key = self._jax.dtypes.issubdtype(
             getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
         )
@@ -246,7 +247,8 @@ def _find_lapack() -> None:
 
 
 def shorten(error: BaseException) -> str:
-    """Return the first line of an error, and a second after a colon, at most 300 characters."""
+    """Return the first line of an error's message, and the second if the first ends with a colon;
+    at most 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:

@@ -19,6 +19,7 @@ COMPRESSED = {
     b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
 }  # fmt: skip
+# first word of a program's text
 TEXT_BEGIN = re.compile(rb"\s*(HloModule|module|func\.func|//|#loc)\b")
 LOOKED_AT = 256  # characters at the beginning that are checked to recognise text
 HEAD = 1 << 16  # bytes at the beginning that are read to distinguish protobuf from text
@@ -36,6 +37,7 @@ MLIR_BEGIN = re.compile(
 MLIR_NAME = re.compile(r"^[ \t]*(?:builtin\.)?module[ \t]+@(\"[^\"]*\"|[\w$.-]+)", re.M)
 DIVIDER = re.compile(r"^[ \t]*// -----.*$", re.M)
 LOG = re.compile(r"^[IWEF]\d{4} .*?\] ?", re.M)
+# Patterns of constants whose numbers a text leaves out; the group in MLIR is the type.
 HLO_LEFT_OUT = re.compile(r"\bconstant\(\{\.\.\.\}\)")
 MLIR_LEFT_OUT = (
     re.compile(r"\bstablehlo\.constant dense_resource<__elided__> : (tensor<[^<>]*>)"),
@@ -107,7 +109,7 @@ def find_defect(data: bytes) -> str:
 
 
 def find_bytecode(data: bytes) -> bytes | None:
-    """Return MLIR bytecode, all bytes or a part of jax.export's output; or None."""
+    """Return the MLIR bytecode in `data`: all of it, or a part of jax.export's output; or None."""
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)

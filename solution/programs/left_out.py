@@ -20,9 +20,9 @@ POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has o
 HIGHEST_INTEGER = 8  # drawn integers are below this number
 SHAPE, TUPLES = 1, 10  # field numbers of LiteralProto in XLA's xla_data.proto
 TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
-# By number of XLA's PrimitiveType: field number in LiteralProto, and numpy type or VARINT.
-VARINT = "varint"
+VARINT = "varint"  # integers in protobuf's variable-length encoding
 FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
+# By number of XLA's PrimitiveType: field number in LiteralProto, and numpy type or VARINT.
 FIELDS = {
     1: (2, "bool"), 2: (15, "int8"), 3: (17, "<i2"), 4: (4, VARINT), 5: (5, VARINT),
     6: (3, "uint8"), 7: (16, "<u2"), 8: (6, VARINT), 9: (7, VARINT), 10: (11, "<f2"),

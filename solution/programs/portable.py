@@ -14,7 +14,7 @@ from solution.programs.hlo.messages import MESSAGES
 from solution.programs.hlo.nodes import find_places
 
 TUPLE, OPAQUE, TOKEN = 13, 14, 17  # numbers in XLA's PrimitiveType of types that have no layout
-U32, U64 = 8, 9
+U32, U64 = 8, 9  # numbers in XLA's PrimitiveType
 PAIR = 2  # number of 32-bit integers that represent a 64-bit integer
 LOCAL_BITS = 32  # low bits of an instruction's id: its number inside its computation
 
@@ -43,8 +43,8 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
 
 class FreshIds:
-    """Generates instruction ids that are new in a module, for any of its computations. Inside a
-    computation XLA uses only the lower half of an id, so the lower half is above all others."""
+    """A generator of instruction ids that are new in a module, for any of its computations. Inside
+    a computation XLA uses only the lower half of an id, so each new lower half is the largest."""
 
     def __init__(self, module: Any) -> None:
         taken = list(find_places(module))
@@ -157,8 +157,9 @@ def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) ->
 
 
 def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a bitcast, which reads memory of shape `read` as shape `made`: transpose the operand
-    to its order in memory, reshape, and transpose from the result's order in memory."""
+    """Return instructions that replace a bitcast, which reads memory of shape `read` as shape
+    `made`: transpose the operand to its order in memory, reshape, transpose from the result's order
+    in memory. If the element type changes, return a bitcast-convert."""
     sizes, result = list(read.dimensions), list(made.dimensions)
     before, after = (
         list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))

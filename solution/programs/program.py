@@ -54,7 +54,7 @@ class Program:
 
     @cached_property
     def arguments(self) -> list[np.ndarray]:
-        """Return the arguments, drawn if the file lacks them; InputError if that is impossible."""
+        """Return the arguments; draw those that the file lacks. InputError if drawing fails."""
         given = self.given
         if given is not None and all(array is not None for array in given):
             return [array for array in given if array is not None]
@@ -115,7 +115,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Lower(ChildRequest):
-    """A request to lower a Python file to a serialized module, and arguments (None: no numbers)."""
+    """A request to lower a Python file. The reply is its serialized module, and its arguments (None
+    for an argument of which only shape and type are given)."""
 
     path: Path
     platform: str = "cpu"  # cpu or tpu: the platform that a jax function is lowered for

@@ -43,9 +43,10 @@ TRACED = (
 def lower_file(
     compiler: Compiler, path: Path, platform: str = "cpu"
 ) -> tuple[bytes, list[np.ndarray | None]]:
-    """Return a Python file's serialized module, and its arguments (None: no numbers). The file may
-    change jax, environment and modules, so this process must read no other file. Raises InputError
-    if the file has no program, or if importing or tracing it fails."""
+    """Return a Python file's serialized module, and its arguments (None for an argument of which
+    only shape and type are given). The file may change jax, environment and modules, so this
+    process must read no other file. Raises InputError if the file has no program, or if importing
+    or tracing it fails."""
     sys.path.insert(0, str(path.absolute().parent))
     _seed()
     function, arguments = _import_program(path)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 MARK = b"fastslow reply:"  # the first bytes of every reply, before the size of its JSON
-SIZE_BYTES = 8
+SIZE_BYTES = 8  # bytes that hold the size of the JSON
 
 
 class Reply:
-    """The base class of dataclasses that a child may send."""
+    """The base class of dataclasses that a child may send as (parts of) replies."""
 
 
 def send_reply(connection: Connection, value: Any) -> None:
@@ -65,13 +65,15 @@ def decode_reply(content: bytearray) -> Any:
 
 
 def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
-    """Return the value; `take` returns the next bytes after the JSON."""
+    """Return the value that `_to_json` wrote as `value`. `take(count)` returns the next `count` of
+    the bytes after the JSON, which hold arrays and bytes."""
     if isinstance(value, list):
         return [_from_json(item, take) for item in value]
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        numbers = np.frombuffer(take(value["bytes"]), _find_type(value["array"]))  # not objects
+        # ValueError for the type object, whose bytes would be pointers
+        numbers = np.frombuffer(take(value["bytes"]), _find_type(value["array"]))
         return numbers.reshape(value["shape"])
     if "bytes" in value:
         return bytes(take(value["bytes"]))
@@ -80,7 +82,7 @@ def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
 
 
 def _find_type(name: str) -> np.dtype[Any]:
-    """Return numpy's type of a name, or the type of ml_dtypes, such as bfloat16."""
+    """Return the numpy type with this name or, such as for bfloat16, the type of ml_dtypes."""
     try:
         return np.dtype(name)
     except TypeError:

@@ -42,7 +42,7 @@ PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
 KEPT = "solution/__pycache__/fingerprints.json"  # cache of the modules' hashes, below the root
 NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")  # a dotted name in this project's packages
-# This key in the `names` of _describe says that the local variables are numbered already.
+# If the argument `names` of _describe has this key, local variables have been numbered already.
 IN_FUNCTION = ""
 # fields of the syntax tree that are not hashed
 WITHOUT = frozenset(

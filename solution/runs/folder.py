@@ -1,9 +1,10 @@
 """Locate the files of a run; each is written so that a kill at any moment loses no finished work.
 
     runs/NAME/                                     runs/ is $FASTSLOW_RUNS if that is set
-        run.json                                   settings, commit, versions, whether a smoke run
+        run.json                                   settings, code hash, commit, versions, whether a
+                                                   smoke run
         graphs.parquet                             every graph: split, fold, architecture, sizes
-        labels.parquet                             the configurations predicted out of fold
+        labels.parquet                             runtimes of configurations predicted out of fold
         origin.json                                data, store and command of the latest training
         recipe.json                                the recipe of submission.csv and scores.csv
         teacher.json                               the recipe that students learned from (distilled)
@@ -14,7 +15,7 @@
             jobs/COLLECTIONS/*.checkpoints/        the state of an unfinished fit
         RECIPE/{out_of_fold,test}/ranking.parquet
         sample_submission.csv                      a copy, if the data contained one
-        scores.csv, submission.csv
+        scores.csv, submission.csv, progress.log
         *.seal                                     beside each Parquet file and the sample: its
                                                    checksum (solution.system.sealing)
 
@@ -97,7 +98,8 @@ class Run:
         return self.folder / experiment / JOBS / name / f"fold-{fold}-seed-{seed}"
 
     def jobs(self, experiment: str, collection: str | None = None) -> list[Path]:
-        """Return the folders of an experiment's models, or of those that rank `collection`."""
+        """Return the folders of an experiment's models; only models that rank `collection`, if it
+        is given."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
         # Leave out empty folders. A file of this name is kept, so that reading it raises an error.
@@ -138,7 +140,7 @@ class Run:
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def rankers(self) -> list[str]:
-        """Return the names of the experiments without STUDENTS, which learn from the ensemble."""
+        """Return the names of all experiments except STUDENTS, which learn from the ensemble."""
         return [name for name in self.experiments() if name not in STUDENTS]
 
     def sample_submission(self) -> Path | None:

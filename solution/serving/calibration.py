@@ -82,7 +82,8 @@ def needed(steps: Sequence[tuple[int, float]], regret: float) -> int:
 
 
 def quantile(programs: Sequence[Program], regret: float, confidence: float) -> int | None:
-    """Return the k that is enough for a share `confidence` of programs; None: too few programs."""
+    """Return the k that brings a share `confidence` of programs within `regret` of their best; None
+    if there are too few programs."""
     sizes = Counter(map(_name_program, programs))
     weights: dict[int, float] = {}
     # A program has the weight 1 / (programs + 1), which its graphs share in equal parts.
@@ -111,7 +112,7 @@ class Learned:
     """Training programs of a collection's models; quantiles of k and distances are cached."""
 
     def __init__(self, programs: Sequence[Program], *, by_family: bool = False) -> None:
-        """`by_family`: models that predicted a program have seen no other one of its family."""
+        """`by_family`: models that predicted a program have seen no program of its family."""
         self.programs = programs
         self.calibrated = [program for program in programs if program.steps]
         self.number = count_programs(self.calibrated)
@@ -120,8 +121,8 @@ class Learned:
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
     def quantile(self, regret: float, confidence: float) -> int | None:
-        """Return the k that suffices for a share `confidence` of the programs; None if there are
-        too few programs."""
+        """Return the k that brings a share `confidence` of the calibrated programs within `regret`
+        of their best; None if there are too few programs. Results are cached."""
         key = regret, confidence
         if key not in self._quantiles:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
@@ -134,8 +135,8 @@ class Learned:
             _ = self.gap, self._architectures
 
     def distance(self, facts: Facts) -> float:
-        """Return the Euclidean distance of a program to the nearest learned one, over log(1 + size)
-        divided by its standard deviation; 0 for a learned architecture."""
+        """Return the Euclidean distance of a program to the nearest learned program, with
+        coordinates log(1 + size) / their standard deviation; 0 for a learned architecture."""
         if facts.architecture in self._architectures:
             return 0.0
         return float(_distances(np.array(_sizes(facts)) / self._scale, self._sizes).min())
@@ -200,7 +201,7 @@ def measure(
         f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
         f"{learned.number} programs{learned.unseen}"
     )
-    # measure the same share of the configurations as of the calibrated program with most
+    # more configurations than any calibrated program had: measure the share k / learned.most
     if configs > learned.most:
         k = math.ceil(k * configs / learned.most)
         reason += f"; widened, because it has {configs:,} configurations, and those had up to "

@@ -15,7 +15,7 @@ from solution.serving.calibration import CONFIDENCE, REGRET, count_programs, qua
 from solution.serving.record import CARD, BundleRecord, Score
 
 AVERAGED = "The bundle averages these very models, of all folds and seeds."
-UNSEEN = {
+UNSEEN = {  # {scheme of folds: what the models that score a graph have not seen, in words}
     "family": "any program of its family, such as another ResNet",
     "architecture": "its program",
     "graph": "it, but perhaps its program at another size",

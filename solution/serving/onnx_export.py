@@ -125,7 +125,8 @@ def _write_layout_net(
     for number in range(rounds):
         x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # sums[c] = pooled[0] (steady nodes with their most frequent colours) + pooled[1 + c]
+    # sums[c] = pooled[0] + pooled[1 + c]: sums over steady nodes (see find_pooling) with their most
+    # frequent colours, plus configuration c's corrections for them and its sums over other nodes
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
@@ -194,7 +195,8 @@ def _list_entries(name: str, matrix: forward.SparseRows) -> dict[str, np.ndarray
 
 
 class GraphLayers:
-    """Writes a net's layers as an ONNX graph; methods return their output's name."""
+    """A net's layers as ONNX operations: each method adds operations to the ONNX graph and returns
+    the name of their output."""
 
     def __init__(self, weights: forward.Weights, scalers: forward.Scalers) -> None:
         self.weights, self._scalers = weights, scalers

@@ -42,7 +42,7 @@ from solution.system.refusals import name_full_disk
 from solution.system.sealing import check_files, list_checksums, read_record
 
 TEACHER, STUDENT = "teacher", "student"
-# {(collection, graph): (steps, see find_steps, and number of configurations)}
+# {(collection, graph): (result of find_steps, number of configurations)}
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
 # {(collection, graph): (positions (configs,) from fastest to slowest, and runtimes (configs,))}
 Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
@@ -52,8 +52,8 @@ def pack(
     run: Run, recipe: Recipe, out: Path, *, refitted: bool = False, teacher: Recipe | None = None
 ) -> Path:
     """Write the bundle of a run: a zip if `out` ends in .zip, otherwise a folder. `refitted`: take
-    models trained on all folds; the card still shows the other models' scores. `teacher`: the
-    ensemble from which the members were distilled.
+    models trained on all folds; the card still shows the scores of the models that left out a fold.
+    `teacher`: the ensemble from which the members were distilled.
 
     Raises InputError if `out` exists and is no bundle, the recipe does not fit the run, the run is
     not finished, or a model is missing, damaged or of a user's class.
@@ -108,9 +108,9 @@ def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, fol
 
 
 def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
-    """Return (folder, record) of the trained models of the recipe's members and fallback: for each
-    fold and seed, or with `refitted` the ones trained on all folds. Collections that are not
-    divided into folds have only the latter."""
+    """Return (folder, record) of the trained models of the recipe's members and fallback: the
+    models for each fold and seed or, if `refitted`, those trained on all folds. Collections that
+    are not divided into folds have only models trained on all graphs."""
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
         jobs = [(source, check_job(source)) for source in run.jobs(name)]
@@ -208,8 +208,8 @@ def _describe(
 
 
 def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
-    """Return by collection a Program for each graph that was `learned` from (by ID) or predicted
-    out of fold, with `list_steps`' results."""
+    """Return {collection: Programs}, one for each graph that the models learned from or predicted
+    out of fold. `learned`: IDs COLLECTION:GRAPH. `steps`: the result of `list_steps`."""
     found: dict[str, list[Program]] = {}
     for row in predictions.read(run.graphs).iter_rows(named=True):
         key = row["collection"], row["graph"]

@@ -77,8 +77,8 @@ def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 
 def _describe(graph: Graph, node: int, layout: np.ndarray, wrong: np.ndarray) -> str:
-    """Describe a configuration's first `wrong` (3,) tensor with its `layout` (18,) at a
-    configurable node, for an error message."""
+    """Return words for an error message: the configurable `node`, and the first tensor whose layout
+    is impossible. `layout`: (18,) of all three tensors; `wrong`: (3,), see _mark."""
     tensor = int(np.argmax(wrong))
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)[tensor]
     last = int(np.flatnonzero(slots != LAYOUT_UNSET)[-1])

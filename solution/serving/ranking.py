@@ -72,8 +72,8 @@ class Ranking:
 
     def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
         """Return `top` rows (None: all), the best first: rank, config, score, spread (deviation of
-        the rank over models), configuration in words, and a compiler's `estimate` in nanoseconds,
-        if asked. `whole`: all layouts, not a few. Raises InputError if `top` is negative."""
+        the rank over models), configuration in words, and `estimate` in nanoseconds if a compiler
+        was asked. `whole`: name all layouts, not a few. Raises InputError if `top` is negative."""
         import polars as pl
 
         if top is not None and top < 0:

@@ -33,7 +33,8 @@ NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 # ending of reports that XLA dumps beside modules; they are no modules
 REPORT = "-memory-usage-report.pb"
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")
-# suffixes of texts read from a folder: most .txt files are no programs, and a .py file would be run
+# suffixes of texts that are read from a folder; not .txt, because most such files are no programs,
+# and not .py, because reading a .py file runs it
 OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")
 NAMES_IN_FOLDERS = (*PROTOBUF, *OF_FOLDERS, "*before_optimizations.txt")
 # endings of XLA's dumps of an unoptimised module, as text and as protobuf
@@ -104,8 +105,9 @@ def _make_configs(question: Question, configs: int | None, path: Path) -> Questi
 def read_graph(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Graph:
-    """Return the graph of a file: npz, a module of XLA, or one of a prepared store. Arguments as in
-    read_questions. Raises InputError if the file is missing or does not hold exactly one graph."""
+    """Return the graph of a file: an npz file, an XLA module, or a prepared store's file. Arguments
+    as in read_questions. Raises InputError if the file is missing or does not hold exactly one
+    graph."""
     return read_question(path, collection, configs=configs).graph
 
 
@@ -198,8 +200,8 @@ class _Reader:
         yield from map(Module, make_records(path, messages, collection), notes)
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
-        """Yield the graphs of a store, or of a folder's npz files, modules and dumps; without any,
-        of the competition's npz files below it."""
+        """Yield the graphs of a store, or of the npz files, modules and dumps directly in a folder;
+        if it has none, the graphs of the competition's npz files below it."""
         from solution.store.store import Store, is_store  # slow to import
 
         if is_store(folder):

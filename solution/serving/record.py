@@ -103,9 +103,10 @@ class BundleRecord:
     ]
     scores: dict[str, Score]  # by collection, out of fold
     families: dict[str, dict[str, Score]]  # by collection and family, out of fold
-    # True if the models learned from all graphs; the scores are of models that left out a fold each
+    # True if the models learned from all graphs; `scores` are then of other models, which left out
+    # a fold each
     refitted: bool
-    teacher: Teacher | None
+    teacher: Teacher | None  # None: the models were not distilled
     files: dict[FileName, str]  # size and SHA-256 by file
     sizes: dict[FileName, Count]  # bytes by file
     caveat: str = ""  # why the scores are too high, if they are
@@ -154,8 +155,8 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 
 
 def _forget_steps(record: BundleRecord) -> BundleRecord:
-    """Return the record without the programs' steps. This is for bundles of earlier code, which
-    computed steps from another order of configurations than that of the ranking."""
+    """Return the record without the programs' steps. Earlier code computed the steps in its bundles
+    from another order of configurations than the ranking's, so they cannot be used."""
     programs = {
         name: tuple(dataclasses.replace(program, steps=()) for program in graphs)
         for name, graphs in record.programs.items()
@@ -186,7 +187,7 @@ def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
 
 
 def _check_sizes(settings: object, folder: str, named: Path) -> None:
-    """Raise InputError if a student's settings ask for more or wider layers than any net has."""
+    """Raise InputError if a student's settings exceed MAX_WIDTH, MAX_DEPTH or limits in SIZES."""
     for name, most in SIZES.items():
         given = settings.get(name, 0) if isinstance(settings, dict) else settings
         numbers = given if isinstance(given, list) else [given]

@@ -86,7 +86,8 @@ class Session:
         return self._prepared[preparation]
 
     def _check(self, configs: np.ndarray) -> np.ndarray:
-        """Return the configurations as int8 layouts or float32 tiles; raise InputError if wrong."""
+        """Return the configurations as int8 layouts or float32 tiles. Raises InputError if their
+        shape or a value is invalid."""
         is_layout = self.reference.collection.kind == "layout"
         configurable = self.reference.configs.shape[1]
         shape = (configurable, NUM_LAYOUT_FEATURES) if is_layout else (NUM_TILE_FEATURES,)
@@ -137,8 +138,8 @@ class HasLayoutNet(Protocol):
 
 
 def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """Return a scorer of new configurations by a model; the reference list are the configurations
-    of the prepared graph `listed`."""
+    """Return the model `ranker` as a scorer of new configurations, whose fixed reference list is
+    the configurations of the prepared graph `listed`."""
     if isinstance(ranker, HasLayoutNet):
         return NetBeside(ListedNet(ranker.in_numpy(), listed))
     return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)
@@ -189,7 +190,8 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """Return the program with the reference list (marked by `listed`), then `configs`."""
+    """Return the program with the reference list's configurations, which Graph.listed marks,
+    followed by `configs`."""
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)

@@ -20,7 +20,7 @@ AskedFor = tuple[int, str, list[int]]
 
 def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
     """Return a line of text for each configuration at the positions `configs` (k,): all layouts if
-    `whole`, otherwise a few that differ from the compiler's program."""
+    `whole`, otherwise a few layouts that differ from the compiler's default."""
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
@@ -91,7 +91,7 @@ def _describe_tile(row: np.ndarray) -> str:
 
 def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> list[str]:
     """Return a line of text for each configuration at the positions `configs` (k,): the first SHOWN
-    nodes with a set layout that differs from the compiler's program."""
+    nodes that have a set layout which differs from the compiler's default, with these layouts."""
     if not len(graph.configurable):
         return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)
@@ -111,8 +111,8 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
 
 
 def _describe_same(graph: Graph, given: np.ndarray) -> str:
-    """Say that no layout differs from the compiler's, and which nodes have a layout set all the
-    same: `given` (configurable,) bool."""
+    """Say that no set layout differs from the compiler's default, and at which nodes layouts are
+    set: `given` (configurable,) bool, True if the node's layout is set."""
     asked = graph.configurable[given]
     if not len(asked):
         return SAME

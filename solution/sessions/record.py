@@ -34,7 +34,8 @@ class SessionRecord(BaseModel):
     @field_validator("files")
     @classmethod
     def check_names(cls, files: dict[str, str]) -> dict[str, str]:
-        """Reject paths that lead out of the folder, because a pull deletes damaged files."""
+        """Reject paths that lead out of the outputs' folder, because a pull, which downloads the
+        outputs from Kaggle, deletes files with a wrong checksum."""
         for name in files:
             if leads_out(name):
                 raise ValueError(f"{name} leads out of the folder")

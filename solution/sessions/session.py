@@ -2,7 +2,7 @@
 
 A kernel has a read-only tree of inputs, whose mount points differ by year, and a working folder
 that is kept as its output. On a laptop a notebook writes to runs/NOTEBOOK, and runs/ is searched
-for the outputs of other notebooks, including pulled ones.
+for the outputs of other notebooks, including those downloaded (pulled) from Kaggle.
 """
 
 import os

@@ -39,8 +39,8 @@ NOTHING, FOLDS, REFIT = "", "folds", "refit"
 
 @dataclass(frozen=True)
 class Packing:
-    """Which models the session packs into a bundle: the models of all folds, or refits (models that
-    learn from all graphs). A session packs only if it has the models of all folds."""
+    """The models that the session packs into a bundle: the models of all folds, or refits (models
+    that learn from all graphs). A session packs only if it has the models of all folds."""
 
     kind: str  # NOTHING, FOLDS or REFIT
     experiments: Sequence[Experiment]

@@ -123,7 +123,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, Any]]:
     """Check every byte of a file; return its checksum (seal) and its metadata. Raises InputError if
-    a byte differs from what was written, and in the cases in which read_prepared does."""
+    the file is missing or no prepared graph, if a byte differs from what was written, or if the
+    file holds another graph than its path or `seal` says."""
     with _open(path) as file:
         header = _read_header(path, file, seal)
         for name, span in header.spans.items():

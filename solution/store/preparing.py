@@ -100,7 +100,7 @@ def prepare_store(
         seals = {} if store is None else store.seals()
     if not folder.is_dir():
         check_writable(folder)
-    with name_full_disk(folder):  # finished graphs are kept
+    with name_full_disk(folder):  # if the disk is full, the finished graphs stay
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)

@@ -53,7 +53,7 @@ FORMAT = 2
 RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
 # source: a hash of the npz file's contents; checksum: the checksum (seal) of the prepared file.
 INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String()})
-SEAL_BYTES = 32  # lower bound on the bytes of one row of graphs.parquet
+SEAL_BYTES = 32  # lower bound on the bytes of a row of graphs.parquet: its SHA-256 checksum
 # bytes of a store's files for which it pays to check them with one more process
 BYTES_WORTH_A_WORKER = 1 << 29
 MOST_NAMED = 3  # graphs that a message names for each kind of configurations (name_kind)

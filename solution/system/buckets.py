@@ -23,7 +23,8 @@ from solution.system.wording import count, how_to_install, join_names
 
 # environment variables with the server of s3:// addresses; the first that is set is used
 SERVERS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")  # keys of fsspec's file info
+# keys in fsspec's description of a file; their values together identify the file's version
+VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")
 # records whose presence tells that the other files of a folder are complete; uploaded last
 RECORDS = ("store.json", "run.json", "job.json")
 AT_ONCE, MANY = 16, 50  # transfers in parallel; number of files above which a progress bar is shown
@@ -86,7 +87,7 @@ class Mirror:
         deleted. Unless `over`, raise InputError if another machine has meanwhile uploaded one of
         the changed files, or changed one of the RECORDS."""
         with self._opened() as (bucket, known):
-            if known and not self.folder.is_dir():  # or the bucket would be emptied as well
+            if known and not self.folder.is_dir():  # push would delete every remote file
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             found = sorted((self.folder / under).rglob("*"))
             named = (str(path.relative_to(self.folder)) for path in found if path.is_file())

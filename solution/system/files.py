@@ -22,7 +22,7 @@ from solution.system.refusals import name_file, name_refusal, remove_folder
 
 TEMPORARY = ".partial-"  # prefix of the names of temporary files and folders
 SEAL = "seal"  # key in a sealed record: the checksum of all other entries
-MAX_JSON = 64 << 20  # bytes; a usual record has a few thousand
+MAX_JSON = 64 << 20  # maximum bytes of a JSON file; a usual record has a few thousand
 KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 

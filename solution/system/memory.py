@@ -24,7 +24,7 @@ SPARE = 1 << 30  # bytes by which the process may grow before free memory is ret
 
 
 class SpareMemory:
-    """Give freed memory back to the system whenever the process has grown by SPARE.
+    """A monitor that gives freed memory back to the system when the process has grown by SPARE.
 
     Arrays of many sizes fragment glibc's heap: in training on graphs with thousands of nodes, the
     heap grew to three times the memory that a step needs. Giving memory back takes as long as

@@ -16,7 +16,7 @@ LIKE_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/|(s3|gs):", re.IGNORECASE)
 WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
 # by scheme: the command that downloads a folder, for messages
 COPY = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
-MAX_NAME = 150  # bytes; a file system allows 255, and a number and a suffix are added
+MAX_NAME = 150  # maximum bytes; file systems allow 255, and a number and a suffix are added
 
 
 def make_safe(name: str) -> str:

@@ -58,7 +58,9 @@ LONGEST_END = 5.0  # seconds that a worker may take to end
 MARK = "FASTSLOW_STARTED_BY"
 ROUNDS = 10  # how many times end_marked looks for marked processes, at most
 UNCOLLECTED = "solution.system.uncollected"
-LONGEST_FOLDER = 70  # a socket's path has at most 107 bytes, and multiprocessing adds 33
+# maximum length of the temporary folder's path, in which multiprocessing makes a socket: a socket's
+# path has at most 107 bytes, and multiprocessing adds 33
+LONGEST_FOLDER = 70
 _STARTING = threading.Lock()
 
 

@@ -38,7 +38,7 @@ def name_refusal(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def name_file(path: Path, temporary: Path) -> Iterator[None]:
-    """If the disk becomes full in the block, make the OSError name `path`."""
+    """If the disk becomes full in the block, make the OSError name `path`, not `temporary`."""
     try:
         yield
     except OSError as error:

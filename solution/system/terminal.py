@@ -37,8 +37,8 @@ class PlainConsole(Console):
     """A console that escapes all text; colours and cursor movements of rich are added afterwards.
 
     It prints names of files from anybody, which may contain sequences that set a terminal's title,
-    colours or clipboard. The console is created when its module is imported, so it reads the
-    environment and the streams only at its first use.
+    colours or clipboard. Consoles are created when a module is imported, but they read the
+    environment and the streams only at their first use, so earlier changes of these count.
 
     Args:
         is_wide: if the output is no terminal, use lines of WIDE characters, unless COLUMNS is set.

@@ -1,4 +1,4 @@
-"""Disable garbage collection; the server of workers imports this before its libraries.
+"""Disable garbage collection; the server that workers are forked from imports this module first.
 
 Imports create no garbage, but searching for it takes a quarter of the time of an import. Workers
 enable garbage collection again (see processes.py). On Ctrl-C the server ends silently, because the

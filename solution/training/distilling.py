@@ -6,7 +6,8 @@ nothing about the fold leaks to the student through its teachers, and its out-of
 honest as theirs. The student that is packed learns from all models on all graphs.
 
 A teacher can score any configuration. So for each layout graph it also scores configurations that
-were never measured, which brings a student closer to it (the log has the numbers).
+were never measured, which makes a student's scores more like its teacher's (the log has the
+numbers).
 
 Source: Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; of rankings:
 Tang and Wang, "Ranking distillation", KDD 2018.
@@ -132,7 +133,7 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 
 
 class Teacher:
-    """Scores graphs for a student with the ensemble's models that held out the student's `fold`.
+    """The ensemble's models that held out a student's `fold`, which score graphs for the student.
     For NO_FOLD, these are the models of all folds and, for collections without folds, the models
     that learned from all graphs."""
 

@@ -1,4 +1,4 @@
-"""Load experiments from users' files, and report their errors in one line and before training."""
+"""Load experiments from users' files; report errors in the files in one line, before training."""
 
 import dataclasses
 import os
@@ -46,13 +46,14 @@ def load_experiment(name: str) -> Experiment:
 
 @contextmanager
 def refuse_other_folder(source: str) -> Iterator[None]:
-    """Raise InputError if the block changes the working folder, and return to it."""
+    """If the block changes the working folder, change back and raise InputError. `source`: the
+    user's file, for the message."""
     before = Path.cwd()
     try:
         yield
     finally:
         now = Path.cwd()
-        if now != before:  # relative paths of the data and the run would be wrong
+        if now != before:  # change back: relative paths of the data and the run depend on it
             os.chdir(before)
             raise InputError(
                 f"{source}: changes the working folder to {now}, expected that it stays "

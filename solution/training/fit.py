@@ -109,7 +109,7 @@ def train_job(
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
             _train(job, plan, run, report, teach, checkpoints)
-    # the fit diverged, so the next start must not continue it from its checkpoints
+    # The fit diverged. Remove its checkpoints, so that the next start does not continue from them.
     except InputError:
         remove(checkpoints)
         raise

@@ -1,9 +1,10 @@
 """Estimate how long a run will take before it starts, and reduce it to fit into a number of hours.
 
-One fit of each experiment and group of collections is observed for some seconds, as many at once as
-in the run, because they slow each other down. Later steps are assumed to take as long. A run that
-must end in time first drops seeds, because they change a score least; then folds, so that a model
-learns from fewer graphs; then epochs. A resumed run keeps its reduction.
+One fit of each experiment and group of collections is observed for some seconds. As many fits run
+at once as in the run itself, because fits slow each other down. Later steps of a fit are assumed to
+take as long as the observed ones. A run that must end in time first drops seeds, because they
+change a score least; then folds, so that a model learns from fewer graphs; then epochs. A resumed
+run keeps its reduction.
 """
 
 import json
@@ -42,7 +43,7 @@ PATIENCE = 20.0
 WORKERS_SECONDS = 6.0  # seconds until worker processes have started
 # seconds to merge the predictions of a small run; predictions merged per second in large runs
 MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
-BYTES_OF_A_PREDICTION = 6  # on disk; it is stored with its job, and with its experiment
+BYTES_OF_A_PREDICTION = 6  # on disk, in the files of its job and of its experiment together
 # to time predictions: maximum number of graphs to fit on, and of configurations to predict
 FEW, TRIED = 8, 2000
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
@@ -165,7 +166,7 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
 
 def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: float = 0.0) -> Table:
     """Return a table of the times that a run with `slots` models at once will take, and of the disk
-    space. `startup`: as `beside` of estimate_wall."""
+    space. `startup`: seconds of the work before the training and after the merging."""
     free = shutil.disk_usage(plan.store.folder).free / 2**30
     written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found) / 2**20
     table = make_table(
@@ -240,8 +241,8 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether recorded settings (JSON) contain at least one of the experiments, and none of
-    the experiments with other settings."""
+    """Return whether a run's recorded `settings` (JSON) contain at least one of the experiments. If
+    they contain one of them with other settings, return False."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
     there = wanted.keys() & known.keys()

@@ -109,7 +109,7 @@ def open_store(
     `collections`: must be in the data. `limit`: a quick look at few graphs. Raises InputError if
     the store does not fit or is damaged, or the data cannot be prepared.
     """
-    # None: an experiment needs the whole graphs
+    # edges around the configurable nodes within which nodes are needed; None: the whole graphs
     needed = {experiment.ranker.needed_hops for experiment in experiments}
     hops = None if None in needed else max(number for number in needed if number is not None)
     if is_store(data):
@@ -133,9 +133,9 @@ def open_store(
 
 
 def choose_place(target: Path, hops: int | None) -> Path:
-    """Return the folder of a store with the nodes within `hops` edges of configurable nodes (None:
-    all nodes). It is `target` if its store has them, or if it is no store yet and `hops` is the
-    default; else the path with "-whole" or "-hops-N" appended."""
+    """Return the folder for a store that keeps all nodes within `hops` edges of configurable nodes
+    (None: all nodes). This is `target` if the store there keeps them, or if there is no store yet
+    and `hops` is the default; otherwise `target` with "-whole" or "-hops-N" appended."""
     usual = hops == Preparation().hops
     if _serves(target, hops) or (usual and not is_store(target)):
         return target
@@ -224,9 +224,9 @@ def check_labels(plan: Plan) -> None:
 
 
 def check_mixture(plan: Plan, *, mixes: bool) -> None:
-    """Raise InputError if a model would learn from graphs that do not belong together. These are
-    graphs with layouts and with compile options, whose feature tables differ; and, unless the user
-    allows it (`mixes`), graphs with measured runtimes and with a compiler's estimates."""
+    """Raise InputError if the plan mixes graphs that no model should learn from together. These are
+    graphs with layouts and graphs with compile options, because their feature tables differ; and
+    measured graphs and graphs with a compiler's estimates, unless the user allows it (`mixes`)."""
     if mixed := find_mixed_in_store(plan.store, plan.graphs):
         raise InputError("\n".join(f"{plan.store.folder}: {words}" for words in mixed))
     labelled = plan.graphs.filter(IS_LABELLED)

@@ -55,7 +55,7 @@ def train_jobs(
 
 def gather(jobs: Sequence[Job], untrained: Sequence[Job], plan: Plan, run: Run) -> None:
     """Check and join each experiment's predictions of the collections whose jobs are all trained.
-    `untrained`: the jobs that are not trained."""
+    `untrained`: the jobs among `jobs` that are not trained."""
     for name in dict.fromkeys(job.experiment.name for job in jobs):
         ours = [job for job in jobs if job.experiment.name == name]
         lacking = {name for job in ours if job in untrained for name in job.collections}

@@ -53,7 +53,7 @@ class Plan:
         return self.rows(collection, IS_LABELLED, pl.col("fold") == fold)
 
     def training(self, collection: str, fold: int) -> pl.DataFrame:
-        """Return the rows of the labelled graphs in all other folds."""
+        """Return the rows of the labelled graphs in all folds except `fold`."""
         return self.rows(collection, IS_LABELLED, pl.col("fold") != fold)
 
     def load(self, rows: pl.DataFrame, ranker: RankerSettings | None = None) -> LazyGraphs:

@@ -31,7 +31,8 @@ from solution.training.watch import ProgressBars, watch_jobs
 
 def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
     """Train each ranker of the recipe again with each seed, on all folds (early stopping holds out
-    15% of the labelled graphs). Raises InputError if store or code are not the run's."""
+    15% of the labelled graphs). Raises InputError if store or code are not the run's, or if a
+    ranker is from a user's file."""
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
     ours = list_experiments()
     foreign = [name for name in names if name not in ours]
@@ -99,8 +100,9 @@ class Tutor:
 
 
 def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments as the run trained them: full, within a budget, or as a quick look. If
-    its record matches none of these, return the full ones, with which it cannot continue."""
+    """Return the experiments `names` as the run trained them: full, cut to a budget, or as a quick
+    look. If the run's record matches none of these, return the full experiments; the run rejects
+    them when it is opened."""
     settings = run.record()["settings"]
     full = [find_named_experiment(name) for name in names]
     if full and (budget := recall_budget(run.folder, full, settings["folds"])):

@@ -61,7 +61,8 @@ class ExperimentSpec:
         return cls(*facts, made)
 
     def find(self, path: str = "") -> Experiment:
-        """Load the experiment from `path`, or its origin; InputError if its file has changed."""
+        """Load the experiment from the file `path`, by default from its origin; raise InputError if
+        the experiment's code has changed."""
         if self.made is not None:
             return self.made
         found = find_experiment(path or self.origin)
@@ -96,7 +97,7 @@ class JobSpec:
 
 
 class Site(Protocol):
-    """Tells a worker where to find the graphs and the experiments; it can be pickled."""
+    """A picklable description of where a worker finds the graphs and the experiments."""
 
     @property
     def plan(self) -> Plan:
@@ -110,7 +111,7 @@ class Site(Protocol):
 
 @dataclass(frozen=True)
 class Here:
-    """Tells workers on this machine where to find the graphs and the experiments."""
+    """A Site for workers on this machine, which read the store and the experiments' files here."""
 
     graphs: pl.DataFrame
     store: Store
@@ -143,7 +144,8 @@ class SharedFolder:
         return cls(path, proof, checksum(path / proof), mirror.url if mirror else "")
 
     def is_here(self) -> bool:
-        """Return whether this machine sees the same folder at the same path."""
+        """Return whether this machine sees this very folder at its path: the file `proof` there has
+        the checksum `seal`."""
         path = self.folder / self.proof
         return path.is_file() and checksum(path) == self.seal
 
@@ -165,8 +167,7 @@ class SharedFolder:
 
 @dataclass(frozen=True)
 class There:
-    """Tells workers on other machines, with the same program and access to the store, where graphs
-    and experiments are."""
+    """A Site for workers on other machines; they need the same program and access to the store."""
 
     graphs: pl.DataFrame
     store: SharedFolder
@@ -301,7 +302,8 @@ class AwayTrainer:
 
 @contextmanager
 def sending(mirror: Mirror) -> Iterator[None]:
-    """Download a mirrored folder; upload its changes regularly, and completely at the end."""
+    """Download a mirrored folder. Upload its changes every SEND_SECONDS during the block, and all
+    remaining changes after the block."""
     mirror.pull()
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -342,7 +344,7 @@ def _send_all(mirror: Mirror) -> None:
 @contextmanager
 def share_run(run: Run) -> Iterator[SharedFolder]:
     """Yield a description by which other machines find the run's folder."""
-    # A machine sees the same folder if it sees this file, whose name is random.
+    # A machine that sees this file, whose name is random, sees the run's folder.
     token = run.folder / f"{TEMPORARY}{secrets.token_hex(8)}"
     token.write_text(secrets.token_hex(16), encoding="utf-8")
     try:

@@ -37,7 +37,7 @@ class FitLine:
     loss: float | None = None
     score: float | None = None
     best: float | None = None
-    rate: float | None = None
+    rate: float | None = None  # configurations trained on per second
     is_begun: bool = False
     is_over: bool = False
 
@@ -46,7 +46,7 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # without validation, no report says how far an earlier fit came: count from the first one
+        # without validation no report is recalled, so take `first` from this fit's first report
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total
@@ -74,15 +74,16 @@ class FitLine:
 
 
 class TimeLeft:
-    """Estimate the time until all models are trained, from the finished ones. `kinds`: the number
-    of models of each kind."""
+    """An estimate of the time until all models are trained, made from the finished ones. `kinds`:
+    the number of models of each kind."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
     def finish(self, name: str, seconds: float, line: FitLine | None = None) -> None:
-        """Record a finished model's seconds; a resumed fit's are scaled to all epochs by `line`."""
+        """Record the seconds of the finished model `name`. `line`: the progress of its fit; if that
+        was resumed, the seconds are scaled up to all epochs."""
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
@@ -250,7 +251,8 @@ class LogLines:
 
 
 class LogFile:
-    """Append each line to a file at once; after a failure say so once, and stop writing."""
+    """A log file to which each line is appended at once. After a failed write it prints one message
+    and drops all further lines."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._is_lost = path, False

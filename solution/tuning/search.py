@@ -118,8 +118,9 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return each step's minimum score: the complete trials' median; empty below WARM_UP_TRIALS.
-    Source: the median stopping rule of Golovin et al., "Google Vizier", KDD 2017."""
+    """Return for each step the score below which a trial is pruned: the median over complete
+    trials. The result is empty if fewer than WARM_UP_TRIALS are complete. Source: the median
+    stopping rule of Golovin et al., "Google Vizier", KDD 2017."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < WARM_UP_TRIALS:
         return ()
@@ -157,7 +158,7 @@ class Search:
     seed: int = 0
     prune: bool = True
     executor: Executor = LocalExecutor(1)
-    # trials drawn before any of them is scored; None: as many as run in parallel
+    # number of trials drawn before any of them is scored; None: as many as run in parallel
     at_once: int | None = None
 
     def run(self, trials: int) -> optuna.Study:
@@ -299,7 +300,7 @@ class Search:
         return study
 
     def _check_same(self, study: optuna.Study) -> None:
-        """Record settings, code, data and folds in the study; InputError if it has other ones."""
+        """Record settings, code, data and folds in the study; InputError if it recorded others."""
         wanted = {
             "ranker": repr(self.experiment.ranker),
             "source": self.experiment.source,

@@ -106,7 +106,7 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return a drawn value, floats with four digits; the experiment's own value stays exact."""
+    """Return `value`; floats other than the experiment's are rounded to four significant digits."""
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 

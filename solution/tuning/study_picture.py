@@ -15,7 +15,8 @@ from solution.tuning.search import find_as_it_is
 COLUMNS = 3
 FEW = 5  # minimum number of complete trials for panels of the settings
 MANY = 30  # largest ratio of values on a log axis with labels at 1, 2 and 5 times powers of ten
-# below this ratio of values, a log axis has this many evenly spaced intervals between labels
+# if the largest value is less than NARROW times the smallest, a log axis has at most FEWER
+# intervals between labels, which are evenly spaced
 NARROW, FEWER = 4, 3
 
 
@@ -25,7 +26,8 @@ def draw_study(study: optuna.Study, path: Path) -> None:
 
 
 def make_figure(study: optuna.Study) -> Figure:
-    """Return a figure: scores and best by trial, and, from FEW trials on, a panel per setting."""
+    """Return a figure: the score of each trial, the best so far, and, from FEW complete trials on,
+    a panel of the score against each setting."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     names = list(complete[0].params) if len(complete) >= FEW else []

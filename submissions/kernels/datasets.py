@@ -26,7 +26,7 @@ LONGEST = 50  # maximum length of a dataset's name
 
 
 class UnknownUploadError(KaggleError):
-    """It is not known yet whether a version of a dataset arrived."""
+    """Error: it is not known yet whether a version of a dataset arrived at Kaggle."""
 
 
 def write_metadata(folder: Path, user: str, slug: str) -> None:
@@ -132,9 +132,9 @@ def provide(
 
     The file `path` records the last upload. The folder is uploaded unless that record equals
     `wanted` with the number of Kaggle's newest version. Afterwards the file contains `wanted` with
-    the number of the version that is ready.
+    the number of the version that is ready. `note`: the message of a new version.
 
-    Returns that number, and True if nothing had to be uploaded.
+    Returns the number of the version that is ready, and True if nothing had to be uploaded.
 
     Raises KaggleError if the upload failed, InputError if the version is not ready in time.
     """
@@ -179,8 +179,9 @@ def check_dataset_name(name: str) -> None:
 
 
 def find_shared(name: str, user: str, kernels: Kernels) -> str:
-    """Return OWNER/SLUG of a shared bundle when it is ready; raise InputError if there is none. The
-    name is the bundle's name as the `user` shared it, or OWNER/SLUG of any user."""
+    """Wait until a shared bundle's dataset is ready, and return its OWNER/SLUG. `name`: the name
+    under which `user` shared the bundle, or OWNER/SLUG of any user. Raises InputError if there is
+    no such dataset, or it is not ready in time."""
     dataset = name if "/" in name else f"{user}/{name_dataset(name)}"
     found = kernels.find_dataset(dataset)
     if found is None or found.status in GONE:

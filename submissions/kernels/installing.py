@@ -20,8 +20,8 @@ COMMIT_FILE = "solution/system/commit.txt"  # a file in the wheel of this projec
 
 
 class InstallError(Exception):
-    """The attached dataset cannot be installed. It is an Exception, because a SystemExit would only
-    end the notebook's cell."""
+    """Error of an attached dataset that cannot be installed. Not a SystemExit, which would only end
+    the notebook's cell."""
 
 
 def install(folder: Path, commit: str = "") -> str:

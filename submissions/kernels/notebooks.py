@@ -195,7 +195,7 @@ def _chooses(names: Sequence[str], patterns: str) -> bool:
         return False
 
 
-# For each known parameter: a check of the value, and a description of valid ones.
+# For each known parameter: a check of its value, and a description of the valid values.
 EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     "HOURS": (lambda values: values["HOURS"] >= 0, "0 or more"),
     "NUM_FOLDS": (lambda values: values["NUM_FOLDS"] >= 2, "2 or more"),

@@ -196,8 +196,8 @@ def _check_target(latest: Push, target: Path) -> None:
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
-    """Delete the files of an interrupted pull unless their session record is `wanted`. `wanted` is
-    the record of the outputs that Kaggle has now."""
+    """Delete the files of an interrupted pull in `folder` if they are of other outputs than Kaggle
+    has now. `wanted`: the session record of the outputs that Kaggle has now."""
     with suppress(InputError):
         if not (folder / KERNEL_RECORD).is_file() or read_session_record(folder) == wanted:
             return
@@ -205,7 +205,7 @@ def _forget_others(wanted: SessionRecord, folder: Path) -> None:
 
 
 def _read_log(latest: Push, kernels: Kernels) -> str:
-    """Return the last lines of the session's log; the whole log is kept beside the records."""
+    """Return the last lines of the session's log (empty: no log); keep the log under records()."""
     folder = records() / f"{latest.key}-log"
     try:
         kernels.download_output(latest.kernel, folder, "^$")

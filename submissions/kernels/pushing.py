@@ -73,7 +73,7 @@ def push(order: Order, settings: WaitSettings) -> Outcome:
 
 
 class UnknownPushError(Exception):
-    """It is not known yet whether a push arrived."""
+    """Error: it is not known yet whether a push arrived at Kaggle."""
 
 
 def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:

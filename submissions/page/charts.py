@@ -181,7 +181,8 @@ def draw_intervals(
 
 
 def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
-    """Draw a dot for each graph, side by side if they would overlap, and a line at the mean."""
+    """Draw a dot for each graph's score, stacked where dots would overlap, and a line at each row's
+    mean. Scores below `floor` are drawn at it."""
     drawing = Drawing(len(rows) * (ROW + 10) + AXIS)
     drawing.rows(len(rows), [max(value, floor) for _, values in rows for value in values])
     low, high = drawing.axes.get_xlim()
@@ -229,7 +230,8 @@ def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
 def draw_pairs(
     title: str, pairs: Sequence[tuple[str, float, float]], what: tuple[str, str]
 ) -> Figure:
-    """Draw each name's first value as a dot and its second as a ring, joined by a line."""
+    """Draw each name's first value as a dot and its second as a ring, joined by a line. `what`: the
+    meanings of the two values, in words."""
     drawing = Drawing(len(pairs) * ROW + AXIS)
     drawing.rows(len(pairs), [value for _, *values in pairs for value in values])
     accent, plot = COLOURS["accent"], drawing.axes.plot
@@ -249,7 +251,8 @@ def draw_pairs(
 def draw_heat_map(
     title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]
 ) -> Figure:
-    """Draw a square for each pair of names, in a stronger colour for a stronger correlation."""
+    """Draw a square for each pair of names, in a stronger colour for a stronger correlation.
+    `values`: (names, names) correlations; None: unknown."""
     left = 34 + 7.6 * max(len(name) for name in names)
     side = min(max((WIDTH - left - MARGIN) / len(names), 38.0), 46.0)
     width = max(WIDTH, left + side * len(names) + MARGIN)

@@ -21,8 +21,8 @@ from submissions.page.evidence import (
 )
 from submissions.scores import KAGGLES, correlate
 
-FLOOR = -1.0  # a top-5 score has no lower bound; scores below this one are drawn at it
-MAX_GRAPHS = 1000  # most rows of a table of graphs, which has the ensemble's lowest scores first
+FLOOR = -1.0  # lower scores are drawn at this one, because a top-5 score has no lower bound
+MAX_GRAPHS = 1000  # maximum rows of a table of graphs; it keeps the ensemble's lowest scores
 LOWEST = 3  # number of graphs with the lowest scores that the text names
 COLUMNS = ["Submission", "When", "Recipe", "Out of fold", "Public", "Private"]
 

@@ -50,7 +50,8 @@ def describe_making(run: Run) -> Section:
 
 
 def group_jobs(run: Run, experiment: str) -> dict[str, dict[Path, JobRecord]]:
-    """Group an experiment's jobs by the collections that they rank, in the competition's order."""
+    """Return an experiment's jobs, grouped by the names of the collections that they rank, in the
+    competition's order. A group has the record of each job by its folder."""
     found: dict[str, dict[Path, JobRecord]] = {}
     for folder in run.jobs(experiment):
         record = read_trained(folder)

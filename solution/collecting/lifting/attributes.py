@@ -17,8 +17,8 @@ from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
-# node features: first column of each list of a slice or padding. A list has the values of two
-# dimensions, then the sum and the product over all dimensions.
+# First columns of the node features of slices and paddings. Each of these features has four
+# columns: the values of two dimensions, then the sum and the product over all dimensions.
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
 # maximum number of combinations of slice starts that are tried for the dimensions beyond the second
@@ -34,7 +34,7 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """Dimension numbers of a gather, or of a scatter: its updates count as the output here."""
+    """Dimension numbers of a gather, or of a scatter, whose updates take the output's role."""
 
     offsets: list[int]  # dimensions of the output along which the elements of a slice lie
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
@@ -84,8 +84,8 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return the `dimensions` of a node with one above 5, from the file's features:
-        repair_padding drops such dimensions."""
+        """Return the `dimensions` of a node if one of them is above 5. They are read from the
+        file's features, because repair_padding drops such dimensions."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -276,8 +276,8 @@ class Attributes:
         return {"distribution": UNIFORM}
 
     def _call_custom(self, node: int) -> Fields:
-        """Infer a custom call's target: a TPU's halves of 64-bit integers, split or joined; else
-        UNKNOWN_TARGET."""
+        """Infer a custom call's target from the element types: it splits a 64-bit integer (HALVES)
+        or joins two halves (JOINED); otherwise UNKNOWN_TARGET."""
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
         if draft.kinds[node] in (U32, S32) and read in ([S64], [U64]):

@@ -35,8 +35,9 @@ class NotLiftedError(InputError):
 
 @dataclass
 class Guesses:
-    """By the name of a fact that the graph lacks: the nodes for which lifting guesses it."""
+    """The facts that the graph lacks and that lifting guesses."""
 
+    # by the name of a fact: the nodes for which it is guessed
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, kind: str, node: int) -> None:
@@ -127,8 +128,8 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Fill `users` and `callers`, in place. An edge to the root of the computation that contains
-    the node is an operand, not a call."""
+    """Fill `users` and `callers`, in place. Also move each node that is the root of its reader's
+    own computation from `called` to `operands`, because no computation calls itself."""
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:

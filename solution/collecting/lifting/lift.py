@@ -37,7 +37,8 @@ UNARY_NAMES = """
 """
 UNARY = frozenset(UNARY_NAMES.split())
 BINARY = frozenset([*COMMUTATIVE, *ORDERED])
-REORDERS = frozenset({"reshape", "transpose", "reverse"})  # keep the number of elements
+# opcodes whose result has as many elements as their operand
+REORDERS = frozenset({"reshape", "transpose", "reverse"})
 SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
 # By opcode: the maximum number of operands. The operand counts of other opcodes are not checked.
 MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}

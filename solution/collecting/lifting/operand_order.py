@@ -17,14 +17,16 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-# In a division of a constant and one of these, the constant is the dividend: 1 / sqrt(x).
+# If a division reads a constant and the result of one of these opcodes, the constant is assumed to
+# be the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
 SEARCHED = 63  # an operand is searched among about this many ancestors of the other operand
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
-    """Return each node's operands in HLO's order. Raises NotLiftedError if one is missing."""
+    """Return each node's operands in HLO's order. Raises NotLiftedError if operands are missing or
+    do not fit the opcode."""
     ordered = [list(operands) for operands in draft.operands]
     dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
     for node, opcode in enumerate(draft.opcodes):
@@ -180,8 +182,8 @@ def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return the tensor, the update (of a dynamic-update-slice), and one index per dimension. If
-    indices are missing, a constant index is repeated; the other indices go to the dimensions that
-    the slice shortens first."""
+    indices are missing, a constant index is repeated; the other indices go first to the dimensions
+    that the slice shortens."""
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
     kind = draft.kinds[node], rank

@@ -9,11 +9,11 @@ from solution.domain import vocabulary
 from solution.features.einsum import Einsum
 from solution.features.operations import find_operands
 
-# first feature columns of a window's attributes (a column per dimension); columns of group counts
+# By attribute of a window: its first feature column; each attribute has one column per dimension.
 WINDOW_COLUMNS = {"size": 37, "stride": 45, "padding_low": 53, "padding_high": 61,
                   "window_dilation": 69, "base_dilation": 77}  # fmt: skip
-REVERSAL = 85
-FEATURE_GROUPS, BATCH_GROUPS = 107, 108
+REVERSAL = 85  # first feature column of `window_reversal`
+FEATURE_GROUPS, BATCH_GROUPS = 107, 108  # feature columns of a convolution's group counts
 
 
 @dataclass(frozen=True)

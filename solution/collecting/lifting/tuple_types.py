@@ -201,9 +201,9 @@ class TupleTypes:
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Complete a tuple's operands, in place: repeat operands up to the stated number of
-        elements, first operands of types that readers need. The tuple that a call returns is
-        sorted before (order_results)."""
+        """Repeat operands of a tuple, in place, until it has the stated number of elements, first
+        operands of types that its readers need. If a call returns the tuple, its operands are
+        sorted before that (order_results)."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -222,7 +222,7 @@ class TupleTypes:
                 found.insert(found.index(one), one)
 
     def _number_readers(self, node: int) -> None:
-        """Assign an element of the same type to each reader of a tuple that has no index yet."""
+        """Assign to each reader of a tuple, unless it has an index, an element of its type."""
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
@@ -256,8 +256,8 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Infer a loop's state: order of elements, readers, counter. The loop's initial tuple gets
-        the order of the tuple that its body returns."""
+        """Infer the order of elements in a loop's state, which element each reader reads, and the
+        counter. The initial tuple gets the order of the tuple that the body returns."""
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
@@ -297,8 +297,8 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the body's tuple until none is missing: first elements of types that
-        are more frequent among the state's readers or the loop's initial values."""
+        """Repeat elements of the body's tuple until none is missing. Elements of types that are
+        more frequent among the state's readers or the loop's initial values are repeated first."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
@@ -319,7 +319,8 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object]) -> None:
-        """Order a tuple's operands by the types `keys`; if a type has too few, repeat its last."""
+        """Order a tuple's operands so that their types are `keys`; if too few operands have a type,
+        repeat the last one that has it."""
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
@@ -372,8 +373,9 @@ class TupleTypes:
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
-        """Assign to each reader of a body's parameter the element of its type in `keys` whose next
-        value, in `results`, is nearest to it."""
+        """Assign an element of a loop's state to each reader of the parameter of its body: of the
+        elements that have the reader's type (`keys`), the one whose next value (in `results`) is
+        the fewest edges away."""
         draft = self._draft
         nearest: dict[int, int] = {}  # by reader: index of the element
         steps = sorted(

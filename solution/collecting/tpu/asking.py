@@ -110,7 +110,7 @@ class RequestWriter:
         inlined = make_portable(module, keeps_boundary=True)
         _name_nodes(inlined, dict(zip(self._ids, configurable.tolist(), strict=True)))
         settable = set(self._ids)
-        # the copies of configurable nodes by inlining: (id of the copy, id of the node)
+        # copies that inlining made of configurable nodes: (id of the copy, id of the node)
         self._copies = [
             (copied, origin)
             for copied, origin in inline_calls(inlined).items()
@@ -274,8 +274,8 @@ def _find_fixed(
 
 
 def inline_calls(module: Any) -> Origins:
-    """Replace each call in a message Module, in place, with a copy of the called computation. An
-    element of a tuple is then read from the tuple's operand.
+    """Replace each call in a message Module, in place, with a copy of the called computation. Then
+    let each reader of a tuple's element read the tuple's operand directly.
 
     The called computations stay in the module; XLA removes unused ones. All other instructions keep
     their ids.

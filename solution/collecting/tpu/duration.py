@@ -13,17 +13,17 @@ from solution.system.wording import compare_times, spell
 
 # An answer that took at most this many processor seconds was read from the cache, not compiled.
 CACHED_SECONDS = 0.1
-# Code generation that a configuration needs on average, as a multiple of the first compilation's.
-# Layouts of a program with convolutions become kernels that take several times as long to generate.
-FEW = 4  # number of first configurations of layouts, which need more code than later ones
-# Each pair: programs without and with convolutions. MIXED: layouts and options change together.
+FEW = 4  # number of first configurations of layouts, which need more new code than later ones
+# Code generation of a configuration on average, as a multiple of the first compilation's, for
+# programs (without, with) convolutions: layouts of convolutions become kernels that take several
+# times as long to generate. MIXED: a configuration changes layouts and options together.
 FIRST_LAYOUTS, LATER_LAYOUTS, MIXED = (1.2, 3.0), (0.1, 0.6), (0.55, 1.1)
 FAR = 1.3  # a prediction is corrected if it is wrong by more than this factor
-TRUST = 4.0  # weight of the shares measured on nine programs, in complete code generations
+TRUST = 4.0  # the measured shares weigh as much as this number of complete code generations
 
 
 class Duration:
-    """Predicts the processor time of compilations, corrected by the compilations that are done."""
+    """Predicts the processor time of compilations; finished ones correct the prediction."""
 
     def __init__(self, space: TpuSpace, wanted: int, *, tries_options_first: bool = False) -> None:
         """Predict for the default and `wanted` other configurations. `tries_options_first`: a
@@ -36,7 +36,8 @@ class Duration:
         self._passes = self._generation = 0.0
         self._first = self._spent = 0.0
         self.done = 0  # number of compilations that are done, without the default's
-        self._promised = 0.0  # processor seconds that `describe` stated; 0 once corrected
+        # processor seconds that `describe` stated; 0 once `correct` has replaced them
+        self._promised = 0.0
 
     def begin(self, seconds: float, passes_seconds: float) -> None:
         """Record the processor seconds of the default's compilation, and of its passes over HLO."""
@@ -57,14 +58,15 @@ class Duration:
 
     @property
     def total(self) -> float:
-        """Return the processor seconds of all compilations, the default's included."""
+        """Return the processor seconds of all compilations, the default's included: measured for
+        the finished ones, predicted for the others."""
         return self._first + self._spent + self.left
 
     @property
     def left(self) -> float:
-        """Return the processor seconds of the compilations that are still to be done."""
+        """Return the predicted processor seconds of the compilations that are still to be done."""
         expected, later = sum(self._shares[: self.done]), self._shares[self.done :]
-        # factor on the shares of code: (TRUST + measured) / (TRUST + expected)
+        # factor that corrects the shares of code: (TRUST + measured) / (TRUST + expected)
         factor = 1.0
         if self.done and self._generation > 0:
             needed = (self._spent - self.done * self._passes) / self._generation
@@ -82,8 +84,9 @@ class Duration:
         )
 
     def correct(self, name: str, processes: int) -> str:
-        """Return a sentence with the new prediction, once, if the one of `describe` was wrong by
-        more than FAR; "" if it was not, or if too few compilations are done to tell."""
+        """Return a sentence with the new prediction if the one that `describe` stated was wrong by
+        more than FAR. Return "" if it was not, if it was replaced before, or if too few
+        compilations are done to tell."""
         ratio = self.total / self._promised if self._promised else 1.0
         if self.done < self._settled or 1 / FAR <= ratio <= FAR:
             return ""

@@ -68,7 +68,7 @@ class Corrections:
 
 @dataclass
 class _Timeline:
-    """The nanoseconds at which the core and the copying engine become free."""
+    """A simulation of a chip: when its core and its copying engine become free, in nanoseconds."""
 
     chip: Chip
     corrections: Corrections
@@ -82,7 +82,7 @@ class _Timeline:
             self.core = self._advance(step)
 
     def _advance(self, step: Step) -> float:
-        """Return the time at which the core has finished a step."""
+        """Return the nanosecond at which the core has finished a step; update the other times."""
         match step:
             case Kernel():
                 return self.core + time_kernel(step, self.chip, self.corrections)

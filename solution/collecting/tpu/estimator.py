@@ -31,7 +31,8 @@ from solution.system.errors import InputError
 from solution.system.scratch import ScratchFolder
 
 DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # limits of one compilation
-FULL_MEMORY = 0.8  # share of HBM; if a program needs more, the compiler may refuse it
+# share of HBM; a program that needs more may not fit, so it is compiled in full to find out
+FULL_MEMORY = 0.8
 # above this share of new kernels, compile in full: the kernels alone would take about as long
 MOST_NEW = 0.75
 GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
@@ -144,13 +145,13 @@ class Estimator:
     def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
         """Return the answers for modules, in order; compile as few modules in full as possible.
 
-        The passes over HLO run on all modules first. Then the module with the most new kernels is
-        chosen, until no kernel is new. Its new kernels are compiled alone; if that fails, the whole
+        The passes over HLO run on all modules first. Then, until no kernel is new, the module with
+        the most new kernels is chosen, and these are compiled alone; if that fails, the whole
         module is compiled. Each compilation is stored, so a second call resumes an interrupted one.
 
         Args:
-            most_full: maximum number of modules whose kernels are compiled. If a module has new
-                kernels even then, its answer has no estimate and states how many are new.
+            most_full: maximum number of modules whose kernels are compiled. If a module still has
+                new kernels afterwards, its answer has no estimate and states how many are new.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
@@ -309,7 +310,7 @@ class Estimator:
         is_few = len(missing) <= MOST_NEW * len(reader.keys)
         if not missing or not is_few or request.devices.count > 1:
             return 0, 0.0
-        # the cost model has no cycles for kernels on another engine: nothing to compile
+        # kernels on another engine are not compiled, because the cost model has no cycles for them
         costs = dict.fromkeys(missing & reader.beside, Cost())
         alone, seconds = isolate(reader, missing - costs.keys()), 0.0
         if alone is None:

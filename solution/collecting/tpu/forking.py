@@ -114,7 +114,7 @@ def serve_tpu(
 class Copy:
     """A forked process that runs one compilation, or continues a paused one."""
 
-    number: int
+    number: int  # process id; 0 once the process has ended by itself
     request: Request
     folder: Path
     counted: float = 0.0  # processor seconds already reported with earlier answers
@@ -162,7 +162,7 @@ class Copies:
             return None
         if replace(copy.request, is_full=True, is_paused=False) == request:
             copy.request = request
-            with suppress(ProcessLookupError):  # the paused process has ended already
+            with suppress(ProcessLookupError):  # in case the paused process has ended already
                 os.kill(copy.number, signal.SIGCONT)
             return copy
         _end(copy.number)
@@ -203,8 +203,8 @@ def _watch(copy: Copy) -> tuple[str, float]:
     """Wait until a forked process has dumped the requested module, then pause or end it.
 
     Returns:
-        Why the process was ended before that ("" if it was not), and the processor seconds that it
-        has used so far.
+        Why the process was ended without that module ("" if it was not), and the processor seconds
+        that it has used so far.
     """
     request, number = copy.request, copy.number
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS

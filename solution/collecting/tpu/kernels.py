@@ -62,7 +62,7 @@ class KernelCache:
             self._database = sqlite3.connect(
                 path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            # some file systems do not support write-ahead logging: slower, but as safe
+            # use write-ahead logging if the file system supports it; else it is slower, but as safe
             with suppress(sqlite3.OperationalError):
                 self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
@@ -98,7 +98,7 @@ class KernelCache:
         return found
 
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
-        """Store costs of kernels, by canonical name, unless one is stored already.
+        """Store the costs of kernels, by canonical name; a cost that is stored already stays.
 
         Returns:
             The number of kernels that are stored with a different cost.

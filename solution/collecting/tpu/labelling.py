@@ -41,7 +41,7 @@ from solution.programs.program import Program
 from solution.system.errors import InputError
 from solution.system.terminal import say
 
-LEARN_EVERY = 8  # configurations between two checks of which layouts the compiler ignores
+LEARN_EVERY = 8  # number of configurations between two checks for layouts the compiler ignores
 # a node's layout is no longer requested once the compiler ignored this share of its requests
 MOST_IGNORED = 0.25
 PARENTS = 6  # number of fastest configurations that new ones are bred from
@@ -249,8 +249,8 @@ class Estimation:
         )
 
     def _find_fastest(self, wanted: int) -> np.ndarray:
-        """Return the fastest few of the first `wanted` configurations that the compiler accepted,
-        fastest first; the default configuration if there are none."""
+        """Return the PARENTS fastest of the first `wanted` configurations that the compiler
+        accepted, fastest first; the default configuration if there are none."""
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
         found = [self._space.from_bytes(data) for data in fastest.head(PARENTS)["values"]]
         return np.array(found or [self._space.default])
@@ -271,7 +271,7 @@ def find_ignored(
 
 def read_estimates(sound: pl.DataFrame) -> Outcome:
     """Return the estimates of `sound` configurations (those the compiler accepted) as an Outcome.
-    Both halves of the Outcome are the estimates, because estimates are not repeated."""
+    Its two halves hold the same estimates, because estimates are not repeated."""
     nanoseconds = round_estimates(sound["nanoseconds"].to_numpy())
     return Outcome(sound["config"].to_list(), np.stack([nanoseconds, nanoseconds]), 1.0)
 

@@ -50,12 +50,12 @@ PASSED = "after_optimizations.hlo.pb"
 PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
 GENERATED = "after_codegen.hlo.pb"
 GENERATED_ENDS = "transfer_stats.pb"
-# positions of functions in PJRT's C interface (fixed); its table of functions begins at this byte
+# positions of functions in the table of PJRT's C interface, which are fixed
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
-TABLE_BEGIN = 40
+TABLE_BEGIN = 40  # byte at which this table begins in the interface's struct
 PJRT_MAJOR = 0  # major version of PJRT's C interface
-# Field number of the build options in CompileOptionsProto, and of the result layout in the build
-# options; the serialized field `run_backend_only = true` of the build options.
+# BUILD_OPTIONS: a field's number in CompileOptionsProto. RESULT_LAYOUT: a field's number in the
+# build options. BACKEND_ONLY: the serialized field `run_backend_only = true` of the build options.
 BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
 # Options that stop the compiler from changing the memory spaces that the passes over HLO assigned.
 KEEP_SPACES = (
@@ -84,7 +84,7 @@ def prepare_environment(folder: Path) -> None:
         JAX_ENABLE_COMPILATION_CACHE="false",
         TPU_SKIP_MDS_QUERY="1",
         TPU_WORKER_HOSTNAMES="localhost",
-        # avoids a warning; the chip to compile for is that of the topology, not this one
+        # avoids a warning; the topology decides for which chip to compile, not this variable
         TPU_ACCELERATOR_TYPE="v3-8",
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # allows several processes, without a lock file
         TPU_LOG_DIR=str(folder),
@@ -123,7 +123,7 @@ def _kept_signals() -> Iterator[None]:
 
 
 class Libtpu:
-    """The compiler for a target; the process must have called `prepare_environment`."""
+    """The compiler for a target; the process must have called `prepare_environment` before."""
 
     def __init__(self, target: TpuTarget) -> None:
         """Load libtpu and open the smallest topology. Raises InputError if this machine cannot
@@ -189,7 +189,7 @@ class Libtpu:
         told = self._make_options([*options, *KEEP_SPACES], Devices(), self._smallest[:1], folder)
         result = MESSAGES["Module"].FromString(module).host_program_shape.result
         added = _write_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
-        # protobuf merges a message field that is written twice: this adds to the build options
+        # protobuf merges a message field that is written twice: `added` joins the build options
         told_also = _write_field(BUILD_OPTIONS, added)
         self._interface.compile(module, told.SerializeAsString() + told_also)
 

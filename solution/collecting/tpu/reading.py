@@ -62,7 +62,8 @@ class Learned:
     costs: dict[str, Cost]  # costs of kernels, by canonical name
     # number of kernels that have another cost than a kernel with the same canonical name
     conflicts: int
-    is_same: bool  # False: the full compilation restarted and made other kernels
+    # True: the full compilation kept these kernels; False: it restarted and made others
+    is_same: bool
 
 
 class Reader:
@@ -257,8 +258,8 @@ class Reader:
         )
 
     def _list_inside(self, instruction: Instruction) -> list[Instruction]:
-        """Return the instructions of a kernel: those inside a fusion and its nested fusions; if the
-        kernel is no fusion, itself."""
+        """Return the instructions inside a kernel: if it is a fusion, all of its instructions that
+        are not FREE, nested fusions included; otherwise the kernel itself."""
         if instruction.opcode != "fusion":
             return [instruction]
         return [

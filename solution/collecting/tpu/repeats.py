@@ -9,8 +9,8 @@ Alike branches are no copies of a layer: the products that make a query and a ke
 tensor, and no value flows from one to the other. So a run counts only if values flow through all of
 it, or if corresponding sites read different tensors (gradients of the layers' weights).
 
-Parameters, and values computed from constants alone, are left out: layers share them, or the first
-layer that reads them has them.
+Parameters, and values computed from constants alone, are left out, because they need not repeat:
+layers share them, or they stand at the first layer that reads them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ NEAR = 64  # periods that are tried: distances from a site to the next NEAR site
 
 
 class Run(NamedTuple):
-    """The positions begin <= position < end, in which instructions repeat after `period`."""
+    """A range of positions, begin <= position < end, whose instructions repeat after `period`."""
 
     begin: int
     end: int
@@ -39,12 +39,13 @@ class Run(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The instructions of a computation in their order, with calls inlined; some are left out."""
+    """The instructions of a computation in their order, with calls inlined, without values from
+    outside (FED) and values computed from constants alone."""
 
     names: np.ndarray  # (positions,) equal numbers: equal instructions
     sites: np.ndarray  # (positions,) the site of each instruction; -1: none
     edges: np.ndarray  # (edges, 2) positions [consumer, producer]
-    # pairs of a site's position and the id of a value that it reads, parameters among them
+    # pairs of a site's position and the id of a value that it reads, parameters included
     reads: frozenset[tuple[int, int]]
 
 
@@ -100,7 +101,7 @@ def _read_line(
 
 
 def _find_runs(line: Line) -> Iterator[Run]:
-    """Yield runs that do not overlap, chosen greedily: first the one that saves the most sites."""
+    """Yield runs that do not overlap, chosen greedily: first the one with most repeated sites."""
     periods = _list_periods(line)
     is_site = line.sites >= 0
     # before[k]: number of sites at positions below k

@@ -22,15 +22,15 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-# Variances, in units of the variance of the summed effects: of the level, of the slope (of
-# standardised prior scores), of the remainder.
+# Variances of the model's other terms, relative to that of the summed effects. LEVEL: the constant;
+# SLOPES: the factor on the standardised prior scores; REMAINDERS: the unexplained rest.
 LEVEL = 1e4
 SLOPES = (0.0, 1.0, 10.0)
 REMAINDERS = (1e-3, 0.1)
-# maximum number of sets to choose from; of more sets, the ones with the most configurations
+# maximum number of sets that `choose` considers; if there are more, those with most configurations
 MOST_POOL = 2000
-# Maximum number of entries of one-hot columns; of more entries, the points with the largest effects
-# are kept. The time of a covariance grows with entries x sets.
+# Maximum number of entries (sets x points) of one-hot rows; beyond it, only the points with the
+# largest effects are kept. The time to compute a covariance grows with entries x sets.
 MOST_ENTRIES = 4_000_000
 SMALLEST = 1e-12  # smaller variances and deviations count as 0
 
@@ -111,7 +111,7 @@ class RequestModel:
             known = self._covariance(member, asked, asked)
             factor = cho_factor(known + member.remainder * np.eye(len(asked)), lower=True)
             solved = cho_solve(factor, values - center)
-            # log marginal likelihood with the scale integrated out, but for a constant:
+            # log marginal likelihood with the scale integrated out, up to an additive constant:
             # -log|K| / 2 - (n - 1) / 2 log(y' K^-1 y)
             misfit = float((values - center) @ solved) + SMALLEST
             logarithm = np.log(np.diagonal(factor[0])).sum()

@@ -25,11 +25,11 @@ NodeRequest = tuple[int, tuple[tuple[int, ...], ...]]
 class RequestSets:
     """The distinct sets of requests among a graph's configurations.
 
-    Their order depends on the requests alone, not on the order of configurations.
+    The order of the sets depends on the requests alone, not on the order of configurations.
     """
 
-    # (sets, configurable) int64: the number of each node's request; different nodes have different
-    # numbers
+    # (sets, configurable) int64: the number of each node's request; requests of different nodes
+    # have different numbers
     numbers: np.ndarray
     of_config: np.ndarray  # (configs,) int64: the set of each configuration
     _writer: RequestWriter

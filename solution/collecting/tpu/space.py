@@ -191,13 +191,14 @@ class TpuSpace(ProgramSpace):
         return config
 
     def _offer(self, site: int, number: int) -> int:
-        """Return an offered choice of a site: the one at position `number` modulo their number."""
+        """Return one of a site's offered choices: position `number` modulo the number of them."""
         return int(self.offered[site][number % len(self.offered[site])])
 
 
 def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False) -> TpuSpace:
     """Return the space of a program's layouts, or of the compiler's options, as `kind` says.
 
+    `varies_fastest`: a collection varies its fastest layouts instead of drawing at random.
     Raises InputError if the program has nothing to set of this kind, was optimised already, or
     returns no elements.
     """
@@ -267,7 +268,8 @@ def _make_free_space(
 ) -> TpuSpace:
     """Return the space of all combinations of layouts at these sites and values of these options.
 
-    Its `settings` hold each option value in IN_TURN, which a search tries alone first.
+    Its `settings` hold the option values in IN_TURN: a search tries each of them alone before it
+    combines them. `varies_fastest`: a collection varies its fastest configurations.
     """
     nodes = list(instructions(program.module))
     opcodes = tuple(nodes[program.configurable[site.index[0]]].opcode for site in sites)
@@ -324,8 +326,8 @@ def _check_program(program: Program) -> None:
 
 
 def find_tpu_flags(options: np.ndarray) -> Flags:
-    """Return the compiler's flags; options (options,) are positions in TPU_OPTION_CHOICES' values.
-    Position 0 sets no flag."""
+    """Return the compiler's flags for `options` (options,), which are positions among the values in
+    TPU_OPTION_CHOICES. Position 0 sets no flag."""
     told: list[tuple[str, bool | int | str]] = []
     for (name, choices), value in zip(TPU_OPTION_CHOICES.items(), options.tolist(), strict=True):
         if value:
@@ -343,7 +345,8 @@ def read_choice(choice: str) -> bool | int | str:
 
 def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) -> np.ndarray:
     """Return the distinct choices (choices, 3, 6) of layouts of a configurable node. The first one
-    sets nothing (-1 everywhere). A layout is minor to major."""
+    sets nothing (-1 everywhere). A layout is minor to major. `shapes`: sizes by instruction id;
+    `ranks` (3,): ranks of output and operands, 0 where no layout can be requested."""
     layouts: list[dict[int, list[int]]] = []
     if node.opcode == "reshape":
         layouts = _list_of_reshape(shapes[node.operand_ids[0]], list(node.shape.dimensions))
@@ -362,7 +365,7 @@ def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) ->
 
 
 def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
-    """Return the two dimensions that TpuGraphs makes the most minor ones of a product's output."""
+    """Return the two most minor dimensions of a convolution's or dot's output in TpuGraphs."""
     if node.opcode == "convolution":
         numbers = node.convolution
         return [numbers.output_feature_dimension, numbers.output_batch_dimension]

@@ -33,7 +33,7 @@ def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.n
     share = share_of_pairs(pairs, listed)
     if listed is not None:
         share = np.maximum(share, 1 / listed.sum())
-    most = np.maximum.reduceat(share, pairs.starts[:-1])
+    most = np.maximum.reduceat(share, pairs.starts[:-1])  # (nodes,): largest share of a layout
     step = max(1, BLOCK_ENTRIES // nodes)
     blocks = []
     for first in range(0, configs, step):

@@ -32,7 +32,8 @@ _TENSOR = {
     "waste": ("log ratio", "padding to the (8, 128) register tile"),
     "displacement": ("share", "how far out the program's contiguous dimension moved"),
 }
-# The other features of solution.features.layout.tensors say nothing new in an average over nodes.
+# The features of pairs that are summed over nodes; the others of solution.features.layout.tensors
+# say nothing new in an average over nodes.
 SUMMED = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in _TENSOR)
 _WEIGHTS = {
     "count": "nodes equally",
@@ -79,8 +80,8 @@ BLOCK_ENTRIES = 1 << 22
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     """Return the columns FEATURES (configs, columns) float32 of all configurations or of `configs`
     (k,). Columns named after an opcode are weighted by each node's share of operations, bytes_
-    columns by its share of bytes, count_ columns by 1 / configurable nodes. graph_ columns are the
-    same in every row."""
+    columns by its share of bytes, count_ columns by 1 / number of configurable nodes. graph_
+    columns are the same in every row."""
     pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
     blocks = [
@@ -93,7 +94,8 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     features = [f.name for f in (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES)]
     summed = np.concatenate(blocks, axis=1)
     moved = features.index("moved_bytes")
-    summed[:, moved] = np.log1p(summed[:, moved])  # before this line: bytes of padding / real bytes
+    # `summed` holds bytes of padding / real bytes; the column is log(padded bytes / real bytes)
+    summed[:, moved] = np.log1p(summed[:, moved])
     columns = dict(zip(features, summed.astype(np.float32)[distinct].T, strict=True))
     return as_rows({**columns, **context}, FEATURES, len(distinct))
 

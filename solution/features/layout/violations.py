@@ -4,7 +4,8 @@ Reading along the contiguous dimension is fastest, so the largest dimension shou
 
 Source: the violation ratio is a feature of a student report on the competition (rank 107 of 616),
 section 5.2: "the fraction of times over all configurable nodes that the largest dimension size of
-the tensor is not first in the major-to-minor ordering", whose lists begin with the contiguous one.
+the tensor is not first in the major-to-minor ordering". These orderings begin with the contiguous
+dimension.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET
 
 OUTPUT_MINOR = 0  # the slot with the output's most minor dimension
-UNSET = ("suits", "program")
+UNSET = ("suits", "program")  # how to count a node without a layout; see violation_ratios
 BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
 
 

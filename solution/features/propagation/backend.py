@@ -7,10 +7,10 @@ from dataclasses import dataclass
 class Backend:
     """How one backend requests layouts.
 
-    Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla: row-major operands of every
-    instruction and results of products. A configuration enters as custom calls (on a CPU, see
-    solution.collecting.constraints; on a TPU, solution.collecting.tpu.asking). In TpuGraphs, it
-    constrains the instructions themselves.
+    The CPU backend requests row-major operands of every instruction and row-major results of
+    products (`CpuLayoutAssignment::AddBackendConstraints` of openxla/xla). A configuration requests
+    its layouts by custom calls (on a CPU, see solution.collecting.constraints; on a TPU,
+    solution.collecting.tpu.asking). In TpuGraphs, it constrains the instructions themselves.
     """
 
     row_major_operands: bool  # every operand is requested in row-major order

@@ -49,7 +49,7 @@ Call = tuple[int, int, int, int]
 
 
 def list_calls(graph: Graph, inlined: Inlined, backend: Backend) -> list[Call]:
-    """Return a custom call for each tensor of rank >= 2 that any configuration sets."""
+    """Return a custom call for each tensor of rank >= 2 whose layout any configuration sets."""
     nodes, reads, named = inlined.node, inlined.reads, inlined.named
     operands, pairs = find_operands(graph), graph.layouts
     given = pairs.layouts[:, ::MAX_RANK] >= 0  # (pairs, tensors)
@@ -86,8 +86,8 @@ def list_calls(graph: Graph, inlined: Inlined, backend: Backend) -> list[Call]:
 
 
 def _drop_operands(graph: Graph, used: np.ndarray) -> None:
-    """Clear in `used` (configurable, 3) the operands whose layouts have no effect on a TPU: those
-    of convolutions and dots that do not come from an infeed."""
+    """Clear in `used` (configurable, 3) the operands whose layouts have no effect on a TPU: the
+    operands of convolutions and dots, unless they come from an infeed."""
     operands, opcodes = find_operands(graph), graph.node_opcodes
     reads_infeed = np.zeros(graph.num_nodes, bool)
     reads_infeed[graph.edges[opcodes[graph.edges[:, 1]] == INFEED, 0]] = True
@@ -121,7 +121,8 @@ def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Ca
 
 
 def find_forwarding(graph: Graph, node: np.ndarray) -> np.ndarray:
-    """Return a mask (instances,) of instances that propagate requested layouts on a TPU."""
+    """Return a mask (instances,) of instances that propagate requested layouts on a TPU. `node`:
+    (instances,) the node of each instance."""
     is_settable = np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     return np.asarray(IS_PROPAGATING[graph.node_opcodes[node]] & ~is_settable[node])

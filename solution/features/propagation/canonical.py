@@ -163,8 +163,8 @@ def fix_layouts(
     backend: Backend,
 ) -> np.ndarray:
     """Return the packed layouts (instructions,) of results that no configuration changes, else
-    UNSET. Parameters have one and, on some backends, dots and convolutions. The first `count`
-    instructions are instances."""
+    UNSET. Parameters have such a layout and, on some backends, dots and convolutions. The first
+    `count` instructions are instances of nodes, the others are custom calls and GIVES."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]
@@ -181,8 +181,8 @@ def fix_layouts(
 def turn_dots(
     inlined: Inlined, described: dict[str, np.ndarray], opcodes: np.ndarray, backend: Backend
 ) -> np.ndarray:
-    """Return the field `turned` of Instructions: the layouts of the dots of find_turned, else
-    UNSET."""
+    """Return the field `turned` of Instructions: the packed layouts of the dots that find_turned
+    returns, else UNSET."""
     turned = np.full(len(opcodes), UNSET, np.int64)
     if backend.canonical_operands:
         found = find_turned(inlined, opcodes, described["rank"], described["dimensions"])
@@ -192,7 +192,7 @@ def turn_dots(
 
 
 def _find_canonical(graph: Graph, node: int) -> int:
-    """Return a convolution's output layout with features innermost and the batch outermost."""
+    """Return a convolution's packed output layout: features innermost, the batch outermost."""
     row = graph.node_features[node].astype(np.int64)
     rank = int(min(tensor_ranks(graph)[node], MAX_RANK))
     batch, features = (

@@ -81,7 +81,7 @@ def count_runs(graph: Graph) -> np.ndarray:
     product of the iterations of the loops around it.
 
     The features do not state the iterations of a loop. They are guessed by guess_iterations, which
-    works for the loops of jax.lax.scan, or else ITERATIONS.
+    works for the loops of jax.lax.scan. If it finds none, ITERATIONS is assumed.
     """
     runs = np.ones(graph.num_nodes)
     loops = np.flatnonzero(graph.node_opcodes == WHILE).tolist()
@@ -148,7 +148,8 @@ class _Inliner:
         self._shapes = [tuple(row) for row in graph.node_features[:, 2:27].tolist()]
         self._operands, self._called = _split_edges(graph)
         self._inlined = Inlined()
-        # (id of a tuple, shape): the tuple, kept so that its id stays unique; elements taken so far
+        # {(id of a tuple, shape of an element): (the tuple, kept so that its id stays unique, and
+        # the number of its elements of that shape that are taken so far)}
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
@@ -165,7 +166,7 @@ class _Inliner:
         return self._inlined
 
     def _find_results(self) -> list[int]:
-        """Return the roots of uncalled computations; if none is marked, all unread nodes."""
+        """Return the marked roots that no node reads or calls; without any, all unread nodes."""
         is_root = self._graph.node_features[:, vocabulary.IS_ROOT] > 0
         read = np.zeros(len(is_root), bool)
         read[self._graph.edges[:, 1]] = True
@@ -173,7 +174,8 @@ class _Inliner:
         return (found if len(found) else np.flatnonzero(~read)).tolist()
 
     def _evaluate(self, root: int, known: dict[int, Value], depth: int) -> Value:
-        """Return the value of a node; `known` collects the values of nodes in its computation."""
+        """Return the value of the node `root`; add it, and the values of nodes that it depends on,
+        to `known`. `depth`: the number of calls around the node."""
         waiting = [root]
         while waiting:
             node = waiting[-1]
@@ -197,7 +199,7 @@ class _Inliner:
         inlines = depth < MAX_DEPTH and len(self._inlined.node) < MAX_GROWTH * len(self._opcodes)
         if opcode == CALL and len(self._called[node]) == 1 and inlines:
             return self._call(self._called[node][0], values, depth)
-        # the layouts of a loop body's results are fixed, like the program's
+        # a loop body's results count as the program's results, because their layouts are fixed, too
         if opcode == WHILE and inlines:
             for root in self._called[node]:
                 self._inlined.results += flatten(self._evaluate_body(root, depth + 1))

@@ -57,7 +57,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     dimensions: np.ndarray
     # (instructions,) int64, the result's layout if the module or the backend fixes it; else UNSET
     fixed: np.ndarray
-    # (instructions,) int64, the layout in which the tensor crosses the program's boundary
+    # (instructions,) int64, the layout that the tensor has as a parameter or result of the program
     device: np.ndarray
     # Two fields for a TPU (solution.features.propagation.passes). `only_reader` (instructions,)
     # int64: the only reader of the result if this reader is a dot or keeps layouts; otherwise NONE.
@@ -82,8 +82,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     asked: np.ndarray
     # (instructions,) int64: instructions sorted by node, the order in which layouts are assigned
     order: np.ndarray
-    # (instructions, 2) int64: the uses that read input and kernel; for other opcodes, the uses that
-    # read the two largest operands; NONE if there are fewer
+    # (instructions, 2) int64: the uses that read the input and the kernel of a dot or convolution,
+    # or the two largest operands of another instruction; NONE if there are fewer
     main: np.ndarray
     # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses that read i
     reader_starts: np.ndarray

@@ -57,7 +57,7 @@ SHAPING = [OPCODE_IDS[name] for name in ("broadcast", "reshape", "bitcast")]
 PRODUCTS = [OPCODE_IDS[name] for name in ("dot", "convolution")]
 REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
 FILLED = [OPCODE_IDS[name] for name in ("broadcast", "constant")]
-FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
+FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11  # column of node_features: 1 if elements are float32
 FEWEST = 4096  # instructions that read and write fewer elements are computed by XLA's loops
 MOST = 96  # maximum size of a fusion: number of its instructions and of operands from outside
 # What the library does with an instruction. JOINS: it can compute the instruction inside a fusion.
@@ -107,8 +107,8 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
-    """Return a mask (configs, instructions) of reductions that XLA computes in two steps, among the
-    `long` ones (instructions,) bool."""
+    """Return a mask (configs, instructions) of the reductions that XLA computes in two steps.
+    `long`: (instructions,) bool, True for the reductions that XLA may split so."""
     split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
@@ -141,8 +141,9 @@ def _find_first(ops: Instructions) -> np.ndarray:
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     """Return each instruction's kind of fusion (configs, instructions) int8. REDUCTION or POOLING:
-    the library computes it together with one. SPLIT: it is a reduction in two steps; instructions
-    fused with it get POOLING. NOTHING: the library does not compute it."""
+    the library computes it together with a reduction or a pooling. SPLIT: it is a reduction in two
+    steps; instructions fused with such a reduction get POOLING. NOTHING: the library does not
+    compute it."""
     ops, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
     if propagation.backend.by_library:
@@ -178,7 +179,8 @@ def find_slow_products(
 def _list_abilities(
     graph: Graph, ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> np.ndarray:
-    """Return what the library can do with each instruction (instructions,) int8."""
+    """Return `Reads.ability` (instructions,) int8: what the library can do with each instruction.
+    `largest`: result of _find_largest."""
     is_known = ops.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[ops.node] > 0)
     is_large = is_known & (np.maximum(ops.sizes.prod(axis=1), largest) >= FEWEST)
     ability = np.full(ops.number, NOTHING, np.int8)
@@ -230,12 +232,13 @@ def _count(
 
 @njit(cache=True, nogil=True)
 def _join(reads, row_major, apart, split, numbers, joined):
-    """Write into `joined` (configs, instructions) each instruction's kind of fusion. A fusion grows
-    at every reduction or pooling, the last one first.
+    """Write into `joined` (configs, instructions) each instruction's kind of fusion. Fusions grow
+    from reductions and poolings, beginning with the program's last one.
 
-    `row_major`: (states,) True if the result is row-major. `apart`: (states,) True at a copy or a
-    requested layout, where a fusion ends. `split`: (configs, instructions) True for reductions in
-    two steps. `numbers`: (configs, points) states of instructions, then of uses.
+    `reads`: the program (Reads). `row_major`: (states,) True if the result is row-major. `apart`:
+    (states,) True at a copy or a requested layout, where a fusion ends. `split`: (configs,
+    instructions) True for reductions in two steps. `numbers`: (configs, points) states of
+    instructions, then of uses.
     """
     count = reads.ability.size
     owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -283,8 +286,8 @@ def _may_join(reads, row_major, apart, states, owner, op):
 
 @njit(cache=True, nogil=True)
 def _add(reads, owner, outside, queue, end, size, first, op):
-    """Add `op` to the fusion of `first` and its operands to the queue; return the fusion's size,
-    with operands from outside, and the queue's end."""
+    """Add `op` to the fusion that starts at `first`, and the operands of `op` to the queue. Return
+    the fusion's size, which counts operands from outside, and the queue's end."""
     owner[op] = first
     size += reads.inside[op]
     if outside[op] == first:

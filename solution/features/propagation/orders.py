@@ -54,7 +54,8 @@ def transposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def untransposed(number, order, rank):
-    """Return the layout of a transpose's operand if its result has the layout `number`."""
+    """Return the layout of a transpose's operand if its result has the layout `number`. `order`: as
+    in the function transposed."""
     result = np.int64(0)
     for slot in range(rank):
         result |= np.int64(order[unpack(number, slot)]) << (BITS * slot)
@@ -77,7 +78,8 @@ def filtered(number, kept, count, rank):
 
 @njit(cache=True, nogil=True)
 def without_ones(number, sizes, rank):
-    """Return the layout without dimensions of size 1 (numbers unchanged), and its rank."""
+    """Return the layout without the dimensions of size 1, and the number of dimensions left, which
+    keep their numbers."""
     result, filled = 0, 0
     for slot in range(rank):
         dimension = unpack(number, slot)
@@ -107,8 +109,8 @@ def compare(one, other, sizes, rank):
 def compare_tiled(one, other, sizes, rank):
     """Return how a copy between two layouts moves memory if the two minor dimensions are tiled.
 
-    A dimension of size 1 is padded if it is one of these two, so its position counts there. Further
-    out it does not.
+    A dimension of size 1 is padded if it is one of the two minor dimensions, so its position among
+    these matters. Further out its position does not matter.
     """
     if one == other or rank < 2:
         return ALIKE
@@ -171,8 +173,8 @@ def list_dimensions(sizes, rank, found):
 @njit(cache=True, nogil=True)
 def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
     """Divide the dimensions of a reshape's two sides into the smallest groups of equal products.
-    Return the number of groups, or -1 if the products differ; write where each group begins into
-    `start` (2, MAX_RANK + 1)."""
+    Return the number of groups, or -1 if the products differ. Write into `start` (2, MAX_RANK + 1)
+    where each group begins in `old` and in `new`, the dimensions of a size other than 1."""
     parts, i, j = 0, 0, 0
     while i < old_count or j < new_count:
         start[0, parts], start[1, parts] = i, j

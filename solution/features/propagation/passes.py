@@ -65,7 +65,7 @@ DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 @njit(cache=True, nogil=True)
 def assign_tiled(program, given, state):
     """Write the layout of every buffer and use into `state`. `given` (instructions,) is the layout
-    that each custom call requests, or UNSET; propagated requests are added to it."""
+    that each custom call requests, or UNSET; propagated requests are added to `given`."""
     _propagate_requests(program, given, state.known)
     state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
     for turn in range(MOST_PASSES):
@@ -88,10 +88,10 @@ def assign_tiled(program, given, state):
 @njit(cache=True, nogil=True)
 def _propagate_requests(program, given, known):
     """Propagate requested layouts of results forward; write them into `given` for the custom calls
-    that no configurable node has.
+    that belong to no configurable node.
 
-    A result takes the layout of its first operand of the same rank that has one; see
-    solution.collecting.tpu.asking.propagate.
+    A result takes the layout of its first operand of equal rank that a requested layout reaches.
+    See solution.collecting.tpu.asking.propagate.
 
     Args:
         known: (instructions,) written: the layout of each result that a requested one reaches.
@@ -126,7 +126,7 @@ def _request_boundary(program, state):
 @njit(cache=True, nogil=True)
 def _request_kept(program, state, kind):
     """Constrain reshapes or reductions (`kind`) to the layouts that earlier passes kept for them,
-    the last one first."""
+    beginning with the program's last instruction."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if program.kind[op] == kind and state.kept_buffers[op] != UNSET:
@@ -140,8 +140,8 @@ def _request_kept(program, state, kind):
 
 @njit(cache=True, nogil=True)
 def _request_products(program, given, state, turn):
-    """Constrain dots and convolutions, the last one first. Before pass LAST_GROUPED, skip dots that
-    only another dot reads. `turn`: the number of the pass."""
+    """Constrain dots and convolutions, beginning with the program's last one. In passes before
+    LAST_GROUPED, skip dots that only another dot reads. `turn`: the number of the pass, from 0."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if not _is_product(program, op) or program.fixed[op] == UNSET:
@@ -156,7 +156,7 @@ def _request_products(program, given, state, turn):
 
 @njit(cache=True, nogil=True)
 def _request_configuration(program, given, state):
-    """Constrain the custom calls of a configuration, the first one first."""
+    """Constrain the custom calls of a configuration, beginning with the program's first one."""
     for op in program.order:
         if program.kind[op] == ASKS and given[op] != UNSET:
             set_buffer(program, state, op, given[op], MANDATORY, URGENT)
@@ -186,8 +186,8 @@ def _feeds_dot(program, given, op):
 
 @njit(cache=True, nogil=True)
 def _keep_reshapes(program, state):
-    """Let each reshape that moves data request layouts in the next pass; return True if any reshape
-    is new."""
+    """Let each reshape that moves data request layouts in the next passes. Return True if any of
+    these reshapes did not request layouts before."""
     found = False
     for op in range(program.kind.size):
         use = program.use_starts[op]
@@ -227,8 +227,8 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def _keep_reductions(program, state):
-    """Let each reduction that reorders dimensions request layouts in the next pass; return True if
-    any reduction is new."""
+    """Let each reduction that reorders dimensions request layouts in the next passes. Return True
+    if any of these reductions did not request layouts before."""
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -358,7 +358,7 @@ def _fuse_copies(program, state):
 
 @njit(cache=True, nogil=True)
 def _can_write(program, state, op, use):
-    """Return True if a product can write the layout in which a reader reads it.
+    """Return True if a product can write the layout in which the use `use` reads its result.
 
     A product can swap its two minor dimensions, but not if the compiler fuses it with a reduction
     that reads a convolution, or makes the copy a part of a reshape that moves data.
@@ -379,7 +379,7 @@ def mark_tiled_copies(program, given, free, state, marks):
 
     Args:
         given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
-        free: (instructions,) bool; tensors that change layout at no cost, such as constants.
+        free: (instructions,) bool: True for tensors that change layout at no cost, as constants do.
         state: the layouts that assign_tiled() assigned.
         marks: (uses + instructions,) int8, written: ALIKE ... SCATTERED.
     """
@@ -398,8 +398,8 @@ def mark_tiled_copies(program, given, free, state, marks):
 def _compare_use(program, given, state, use):
     """Return the kind of copy that stands before a use; ALIKE if there is no copy.
 
-    A reshape that is moved away needs no copy, nor does a product that reads the two minor
-    dimensions swapped. For a broadcast, the positions of dimensions of size 1 do not matter.
+    A reshape that the compiler moves away (_is_moved_away) needs no copy, nor does a product that
+    reads the two minor dimensions swapped. A broadcast ignores where dimensions of size 1 stand.
     """
     base, reader = program.read[use], program.reader[use]
     made, read, kind = state.buffers[base], state.uses[use], program.kind[reader]
@@ -452,7 +452,7 @@ def _compare_sides(program, given, state, op):
     if program.kind[op] == TRANSPOSES:
         moved = transposed(read, program.dimensions[op], rank)
         return compare_tiled(moved, made, program.sizes[op], rank)
-    if read_rank < 2:  # a vector is stored along the lanes
+    if read_rank < 2:  # a vector lies along the lanes, as the result's minor dimension does
         is_bitcast = program.sizes[op, unpack(made, 0)] == program.sizes[base, 0]
     else:
         is_bitcast = _is_bitcast(program, state, op, use)

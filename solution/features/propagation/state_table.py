@@ -14,8 +14,8 @@ same speed for any layout; so a program may be faster with copies. Pooling with 
 slow along the contiguous dimension as well.
 
 A TPU pads tensors to register tiles (solution.features.propagation.register_tiles). Then the bytes
-of a tensor depend on its layout, and TPU_FEATURES describe the padding. There, bytes in a loop
-count once for each iteration.
+of a tensor depend on its layout, and TPU_FEATURES describe the padding. On a TPU, the bytes of a
+tensor that is computed in a loop count once for each iteration.
 """
 
 from dataclasses import dataclass
@@ -122,7 +122,8 @@ class Loops:
     # (states,) bool: a library fuses the instruction with a reduction, so the instruction's result
     # is not written to memory
     at_once: np.ndarray
-    # (states,) float64: log2 of consecutive elements in the inner loop; 0 if it is not modelled
+    # (states,) float64: log2 of the number of consecutive elements that the inner loop works on; 0
+    # if the loop is not modelled
     run: np.ndarray
     # (states,) float64: penalty of short loops, max(0, 1 / elements - 1 / ENOUGH)
     short: np.ndarray
@@ -202,15 +203,17 @@ class StateTable:
     # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 if nothing is
     # copied, and on a TPU, which moves whole register tiles
     strides: np.ndarray
-    # (states,) float32, over the bytes of all tensors: bytes in short loops (times Loops.short);
-    # bytes of results fused with a reduction; bytes summed in two steps (times weigh_windows).
+    # Three arrays (states,) float32, divided by the bytes of all tensors. `short_loops`: bytes in
+    # short loops, times Loops.short. `at_once`: bytes of results that are fused with a reduction.
+    # `split`: bytes that are reduced in two steps, times weigh_windows.
     short_loops: np.ndarray
     at_once: np.ndarray
     split: np.ndarray
-    # (states,) float32: multiplications of dots without the library, over the bytes of all tensors
+    # (states,) float32: multiplications of dots that the library does not compute, divided by the
+    # bytes of all tensors
     slow_products: np.ndarray
-    # (states, 3) float64: bytes of the three `tensors`, in the state's layouts MADE, FIRST and
-    # SECOND
+    # (states, 3) float64: bytes of the three `tensors`: of the first one in the state's layout
+    # MADE, of the second in FIRST, of the third in SECOND
     tensor_bytes: np.ndarray
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors
     padding: np.ndarray
@@ -244,7 +247,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     measured = _measure(propagation, points, layouts, plain)
     total = measured.total
     loops = find_loops(graph, ops, points, layouts, joins)
-    short = loops.short * backend.by_library  # measured for the CPU backend only
+    short = loops.short * backend.by_library  # 0 without a library: measured on CPUs only
     is_split = joins == library.SPLIT
     split = np.where(is_split, library.weigh_windows(ops)[points.instruction], 0)
     slow = backend.by_library * library.find_slow_products(graph, ops, point, layouts[:, MADE])
@@ -318,10 +321,10 @@ def _share(
 @dataclass(frozen=True)
 class Measured:
     """The bytes of each state's tensors (result and two main operands; for a copy, the tensor
-    before and after it), and of all tensors together."""
+    before and after the copy), and the bytes of all tensors together."""
 
-    plain: np.ndarray  # (states, 3) float64, without padding
-    padded: np.ndarray  # (states, 3) float64, with the padding of the layouts; equal without tiles
+    plain: np.ndarray  # (states, 3) float64, bytes without padding
+    padded: np.ndarray  # (states, 3) float64, bytes with padding; equal to `plain` without tiles
     # bytes of all tensors of the program, in the layouts that the compiler chooses if none is
     # requested, times how often each tensor is computed
     total: float
@@ -390,7 +393,7 @@ def _describe_padding(
 
 
 def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
-    """Return `StateTable.strides` (states,) float32, the distance between reads of each copy."""
+    """Return `StateTable.strides` (states,) float32: log2 distance between a copy's reads."""
     sizes, rank = ops.sizes[points.made], ops.rank[points.made]
     # `along`: the copy's contiguous dimension; its stride before the copy is the distance
     there, _ = lay_out(layouts[:, MADE], sizes, rank)

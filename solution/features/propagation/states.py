@@ -59,7 +59,7 @@ def make_states(points: int, capacity: int) -> States:
 
 
 def grow(states: States) -> States:
-    """Return the same states with twice the capacity."""
+    """Return a copy of the table with twice the capacity."""
     grown, count = make_states(len(states.first), 2 * len(states.point)), int(states.total[0])
     for new, old in zip(grown[:3], states[:3], strict=True):
         new[:count] = old[:count]
@@ -223,7 +223,7 @@ class Points:
     # (states,) int64, the instruction; for a use, the instruction that reads
     instruction: np.ndarray
     made: np.ndarray  # (states,) int64, the instruction whose tensor is computed or copied
-    # (states, 2) int64, the instructions of the two main operands; `made` if there are fewer
+    # (states, 2) int64, the instructions that compute the two main operands; `made` if missing
     read: np.ndarray
 
 
@@ -241,7 +241,7 @@ def find_points(instructions: Instructions, point: np.ndarray) -> Points:
 
 
 def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the dimensions (states, 6) of layouts, minor to major; NONE past the rank."""
+    """Return the dimensions (states, 6) of packed layouts, minor to major; NONE past the rank."""
     slots = np.arange(MAX_RANK)
     dimensions = (layouts[:, None] >> (BITS * slots)) & (1 << BITS) - 1
     return np.where((slots < rank[:, None]) & (layouts[:, None] >= 0), dimensions, NONE)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
 MOST_GROUPS = 5  # maximum number of groups of dimensions of a reshape whose orders are compared
-# Opcodes of readers through which the compiler looks for the dot that reads a dot.
+# Opcodes of readers that are followed from one dot to another dot that depends on it.
 PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
 REDUCE = OPCODE_IDS["reduce"]
 PRODUCTS = [OPCODE_IDS[name] for name in ("convolution", "dot")]
@@ -82,9 +82,9 @@ def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> 
 def choose_layout(
     sizes: Sequence[int], fewest: int, pairs: Sequence[tuple[int, int]] | None = None
 ) -> Layout:
-    """Return the layout of least padded size, minor to major. `pairs`: the pairs (minor, second
-    minor) to choose from; the first of equals wins. By default all pairs, the row-major one
-    first."""
+    """Return the layout of least padded size, minor to major. `fewest`: as in count_padded.
+    `pairs`: the pairs (minor, second minor) to choose from; of equally good ones, the first wins.
+    By default all pairs, the row-major one first."""
     row_major = range(len(sizes))[::-1]
     if pairs is None:
         pairs = [(minor, second) for minor in row_major for second in row_major if minor != second]
@@ -201,8 +201,8 @@ class DeviceLayouts:
         return is_permutation and layout >> BITS * rank == 0
 
     def avoid_summed(self, node: int, layout: int, summed: list[int]) -> int:
-        """Swap the two minor dimensions of a packed layout if that costs no padding and helps. It
-        helps if a reduction sums the minor dimension and not the second one."""
+        """Return the packed `layout`, its two minor dimensions swapped if this costs no padding and
+        the minor one, but not the next, is among the dimensions `summed` of a later reduction."""
         minor, second, *others = unpack_layout(layout, int(self._ranks[node]))
         padded = [
             count_padded(self._sizes[node], pair[0], pair[1], self._fewest[node])
@@ -286,7 +286,7 @@ def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Inst
         summed = _find_summed(ops, op)
         if summed:
             fixed[op] = layouts.avoid_summed(inlined.node[op], int(fixed[op]), summed)
-    # a product of two matrices that only a transpose reads: the best layout of the transpose counts
+    # A product of two matrices that only a transpose reads gets the transpose's best layout.
     turned = find_turned(inlined, ops.opcodes, ops.rank, ops.dimensions)
     for dot, order in turned.items():
         if len(order) == 2:

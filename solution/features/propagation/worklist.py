@@ -42,29 +42,31 @@ MANDATORY, URGENT = 1, 2
 # Indices into State.ends: size of the stack; end and begin of the queue; size of `added`; steps.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
-# maximum number of propagation steps, divided by the number of instructions and uses; without it,
-# constraints might replace each other forever
+# maximum number of propagation steps, divided by the number of instructions and uses; without this
+# limit, constraints might replace each other forever
 MAX_STEPS = 64
 
 
 class State(NamedTuple):
-    """The layouts that constraints fix in one configuration, and the constraints that wait. The
-    result of instruction i has the constraint i, use u the constraint instructions + u. assign()
-    overwrites all arrays."""
+    """The layouts that constraints fix in one configuration, and the constraints that are still to
+    be propagated. Constraint i is on the result of instruction i, constraint instructions + u on
+    use u. assign() overwrites all arrays."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
     # (uses,) int64, layouts in which operands are read; UNSET without a constraint
     uses: np.ndarray
     source: np.ndarray  # (uses,) int64, the instruction whose result each use reads
-    marks: np.ndarray  # (instructions + uses,) int8, MANDATORY and URGENT of each constraint
+    marks: np.ndarray  # (instructions + uses,) int8, flags MANDATORY, URGENT of each constraint
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
     added: np.ndarray  # (capacity,) int64, new constraints that are not yet in `waiting`
-    ends: np.ndarray  # (5,) int64, sizes and counters; see STACK ... STEPS
-    # Three arrays for a TPU only; see solution.features.propagation.passes. Layouts that reshapes
-    # and reductions request in later passes: (instructions,) of results, (uses,) of operands.
+    # (5,) int64, indexed by STACK ... STEPS: how full the stack, the queue and `added` are, and the
+    # number of propagation steps so far
+    ends: np.ndarray
+    # For a TPU only, like `known`: layouts that reshapes and reductions request in later passes
+    # (solution.features.propagation.passes), of results (instructions,) and of operands (uses,)
     kept_buffers: np.ndarray
     kept_uses: np.ndarray
-    known: np.ndarray  # (instructions,) requested layouts, propagated forward; else UNSET
+    known: np.ndarray  # (instructions,) the requested layout that reaches each result; else UNSET
 
 
 @njit(cache=True, nogil=True)
@@ -87,8 +89,8 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
     """Constrain the layout in which a use reads its operand and list the constraint for
-    propagation, unless the rank is below 2, or the constraint is optional and the use already has
-    one."""
+    propagation, unless the rank is below 2, or the constraint is optional and the use already has a
+    constraint."""
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
@@ -168,8 +170,8 @@ def _request_row_major_operands(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _request_of_backend(program, given, state):
-    """Constrain all operands to be row-major, and fixed results to their layouts, if the backend
-    requests this. A dot with swapped operands, and its transpose, get the layout `turned`."""
+    """If the backend requests it, make operands row-major, and give results the layout
+    `program.fixed`; for a dot with swapped operands, and its transpose, `program.turned`."""
     if not program.flags[0]:
         return
     for op in program.order:
@@ -290,7 +292,8 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if no operand of a concatenation is longer along the concatenated dimension."""
+    """Return True if no operand of the concatenation is longer than the operand of `use` along the
+    concatenated dimension."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:
@@ -303,8 +306,8 @@ def _is_largest(program, use):
 
 @njit(cache=True, nogil=True)
 def _are_vectors(program, one, other):
-    """Return True if both results have a single dimension of a size other than 1. Then a reshape
-    between them propagates no layout."""
+    """Return True if the results of both instructions have a single dimension of a size other than
+    1. Then a reshape between them propagates no layout."""
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 
@@ -335,7 +338,7 @@ def only_ones_differ(program, one, other):
 
 @njit(cache=True, nogil=True)
 def _propagate_buffer(program, state, op):
-    """Propagate a result's layout to its operands, then, optionally, to its readers."""
+    """Propagate a result's layout to its instruction's operands, then (optional) to its readers."""
     layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]

@@ -96,7 +96,8 @@ def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
 
 
 def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the loops along each dimension of the operand `producer`, given those of `node`."""
+    """Return the loops along each dimension of the operand `producer`, given `axes`, the loops
+    along each dimension of the result of `node`."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     ranks = tensor_ranks(graph)
     made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
@@ -173,7 +174,7 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     """Return the axes of a convolution's operand. Only the largest convolution of a kernel has
-    loops; operands of others are read as a whole."""
+    loops; operands of other convolutions are read as a whole."""
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
     if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
@@ -215,7 +216,8 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
 
 
 def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
-    """Return the node's features (140,), clipped to valid dimension numbers."""
+    """Return the node's features (140,), all clipped to 0 ... rank - 1, so that the features that
+    are dimension numbers become valid."""
     return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 

@@ -159,9 +159,9 @@ def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int)
 def count_misses(
     reached: Sequence[Reached], blocks: Sequence[Blocks], nest: Nest, cache: Cache
 ) -> Misses:
-    """Return the number of blocks (configs,), at least 1, that the nest loads into the cache.
-    `reached`: the boxes of each tensor that each level touches; `blocks`: their numbers of blocks.
-    """
+    """Return the number of blocks (configs,), at least 1, that the loop nest loads into the cache.
+    `reached`: for each tensor, the box that a run of each level touches. `blocks`: for each tensor,
+    the number of blocks in each of these boxes."""
     configs = nest.configs
     if not len(nest.levels) or not reached:
         return Misses(np.ones(configs), np.ones(configs))

@@ -20,9 +20,9 @@ from solution.features.preparation import keep_nodes
 
 def inline_fusions(graph: Graph) -> Graph:
     """Return the graph with each fusion replaced by its computation's root, and the computation's
-    parameters by the fusion's operands of equal type, shape and layout, in the order of their
-    numbers. Fusions without a computation of their own stay. If no fusion is replaced, the same
-    graph is returned."""
+    parameters by the fusion's operands of equal type, shape and layout, in the order of parameter
+    numbers. A fusion stays if it calls no computation or several, or one that another fusion calls
+    as well. If no fusion is replaced, the same graph is returned."""
     return _inlined(graph) or graph
 
 
@@ -79,8 +79,8 @@ def _list_producers(graph: Graph) -> dict[int, list[int]]:
 def _find_parameters(
     graph: Graph, producers: dict[int, list[int]], is_root: np.ndarray, root: int
 ) -> list[int]:
-    """Return the parameters of the computation of `root`, without those of computations that it
-    calls."""
+    """Return the parameters of the computation of `root`, without the parameters of computations
+    that it calls."""
     found, waiting = {root}, [root]
     while waiting:
         new = {node for node in producers[waiting.pop()] if not is_root[node]} - found

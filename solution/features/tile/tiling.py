@@ -29,7 +29,7 @@ class Tiling:
     """How the candidate tiles of a kernel divide its loops."""
 
     node: int  # the node of the tiled tensor
-    rank: int  # rank of that tensor; 1 for a scalar
+    rank: int  # rank of the tiled tensor; 1 for a scalar
     in_registers: bool  # True if the two minor bounds count register tiles, not elements
     extents: np.ndarray  # (NUM_LOOPS,) float64: iterations of each loop, at least 1
     tiles: np.ndarray  # (configs, NUM_LOOPS) float64: iterations inside a tile, from 1 to extents

@@ -188,6 +188,7 @@ def _describe_all(touches: list[Touch], number: np.ndarray) -> dict[str, np.ndar
 
 def _describe_misses(graph: Graph, walks: list[Walk], nest: Nest) -> dict[str, np.ndarray]:
     misses, columns = _count_misses(walks, nest), {}
+    # {bytes of a block: number of blocks of all tensors together}
     least = {
         block: sum(float(count_blocks(walk, walk.sizes[None], block)[0]) for walk in walks)
         for block in BLOCKS

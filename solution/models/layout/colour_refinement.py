@@ -62,8 +62,8 @@ class Colours:
         )
 
     def at(self, others: "Colours") -> np.ndarray:
-        """Return for each colour of `others` this object's colour (colours of `others`,) int32 at
-        the same node and configuration."""
+        """Return this object's colour at the node and configuration of each colour of `others`:
+        (colours of `others`,) int32."""
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
@@ -111,8 +111,8 @@ def number_colours(labels: np.ndarray) -> Colours:
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
-    """Return the colours after another round: one for a node in two configurations if it, its
-    operands and its consumers have equal colours (up to 64-bit collisions)."""
+    """Return the colours after another round. A node gets one colour for two configurations if it,
+    its operands and its consumers had equal colours in both (up to 64-bit collisions)."""
     mixed = mix(colours.numbers.astype(np.uint64))
     num_nodes, num_configs = mixed.shape
     step = max(1, BLOCK // num_configs)
@@ -220,7 +220,8 @@ class Marks(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round between colours: the messages each new colour sums, and the colour it continues."""
+    """Arrays of one round: the messages that each new colour sums, and the old colour that it
+    replaces."""
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
     aggregation: SparseRows
@@ -309,8 +310,8 @@ def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours). A node is steady if it has its most
     frequent colour in at least half of the configurations. The rows are the sums over steady nodes
     with these colours; then, for each configuration, corrections for steady nodes with another
-    colour; then, for each configuration, the sums over other nodes. A configuration's sums add its
-    rows of all three.
+    colour; then, for each configuration, the sums over other nodes. The sums of a configuration are
+    the total of these three kinds of rows.
     """
     node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()
@@ -320,7 +321,8 @@ def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     others, other_weights = node[~is_steady], weights[~is_steady]
     each = np.tile(np.bincount(row[~is_steady], minlength=num_rows), num_configs)
     node, row, weights = node[is_steady], row[is_steady], weights[is_steady]
-    # np.flatnonzero with divmod takes a third of the time of np.nonzero.
+    # Corrections: + weight for the other colour, - weight for the most frequent one. np.flatnonzero
+    # with divmod takes a third of the time of np.nonzero.
     config, which = np.divmod(np.flatnonzero(differs[node].T), len(node))
     changed = np.stack([colours.numbers[node[which], config], usual[node[which]]], axis=1)
     signed = np.stack([weights[which], -weights[which]], axis=1)

@@ -47,8 +47,8 @@ ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
 MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
 # _density computes exp(-y), y at most MOST_EXPONENT, as exp(-y / PARTS) to the power of PARTS
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
-# "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. It would
-# unroll loops of known length instead, so the length of a row is not a constant.
+# "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops of
+# constant length would be unrolled instead, so the length of a row is a variable.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
@@ -76,8 +76,9 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index (nodes,) among configurable nodes, or NOTHING; and the first (node, layout)
-    pair of each of these, then the number of pairs (configurable + 1,)."""
+    """Return two arrays: the index of each node among configurable nodes, or NOTHING (nodes,); and
+    the first (node, layout) pair of each configurable node, followed by the number of pairs
+    (configurable + 1,)."""
     sizes = [graph.num_nodes for graph in graphs]
     configurable = _join([graph.configurable for graph in graphs], sizes)
     positions = np.full(sum(sizes), NOTHING)
@@ -112,14 +113,15 @@ def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
 
 
 def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
-    """Concatenate index arrays of graphs, each shifted by the summed `sizes` before it."""
+    """Concatenate index arrays of graphs; add to each the sum of the `sizes` of those before it."""
     return np.concatenate([part + first for part, first in zip(parts, offsets(sizes), strict=True)])
 
 
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
     """Return colours (distinct node values) before the first round: numbers (nodes, configs), and
-    each colour's node and (node, layout) pair, or NOTHING (colours,)."""
+    each colour's node and (node, layout) pair, or NOTHING (colours,). `positions`, `firsts`: the
+    results of _list_pairs; `codes`: as in _mark."""
     num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]

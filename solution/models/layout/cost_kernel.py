@@ -53,7 +53,8 @@ OPCODE = 0.3
 MAKING = 0.2
 # expected size of the factor on copies of arguments, relative to all other learned weights
 ARGUMENT = 10.0
-# minimum slope of standardised log runtimes over prior costs / deviation of copied bytes
+# minimum slope of a line that maps prior costs, divided by the deviation of copied bytes, to
+# standardised log runtimes
 LEAST_SLOPE = 0.05
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
 # maximum number of cosines, or of (configuration, state) entries, in memory at once
@@ -91,7 +92,7 @@ class Cosines:
     scaler: Scaler  # standardises the columns of the state table
     # (columns, cosines) float32: random weights of the columns in each cosine's angle
     directions: np.ndarray
-    # (2, opcodes, cosines) float32: terms of the producer's and of the reader's opcode
+    # (2, opcodes, cosines) float32: terms of the producer's and of the reader's opcode in the angle
     opcodes: np.ndarray
     phases: np.ndarray  # (cosines,) float32: random phase of each cosine
 
@@ -217,8 +218,8 @@ class CostKernelRanker(CostRanker):
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
         """Weigh a program's rows `learned` (configs, weights) by the inverse covariance of its
         labels: return covariance^-1 @ learned / configs. The covariance is I + own * varying @
-        varying^T: noise, and random effects of the program on the columns `varying`, all but the
-        last (whether copies of arguments are free)."""
+        varying^T: noise, and random effects of the program on the columns `varying`: all columns
+        but the last, which is for copies of arguments."""
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
         return np.linalg.solve(covariance, learned) / len(learned)

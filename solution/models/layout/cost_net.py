@@ -57,7 +57,7 @@ MOST = 0.3
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
 # learning rate of the factor on copies of arguments, relative to all other parameters
 ARGUMENT_RATE = 40.0
-# at most 1000 configurations of a graph: those of a large program have too many states for more
+# Learn from at most 1000 configurations of a graph: more would have too many states in large ones.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
@@ -180,6 +180,7 @@ class CostNet(nn.Module):
         self.instruction = StateMlp(width, columns, state_table.NUM_SHARES, dropout)
         # factors on the costs of copies, short loops, two-step reductions, slow dots, and padding
         self.times = StateMlp(width, columns, 4 + self.pads, dropout)
+        # the factor on the cost of copies of arguments, before a sigmoid: see _weigh
         self.argument = nn.Parameter(torch.zeros(()))
         # log of a factor on all scores; the factor is learned, because the loss depends on it
         self.log_factor = nn.Parameter(torch.zeros(()))
@@ -216,12 +217,14 @@ class CostNet(nn.Module):
 
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
         """Return scores (configs,) from sums (configs, 2) of costs and copied bytes: (cost - mean
-        cost) * exp(log_factor) / deviation of copied bytes, both over `listed` ones (None: all)."""
+        cost) * exp(log_factor) / deviation of copied bytes. Mean and deviation are over the
+        configurations `listed` (configs,) bool (None: all)."""
         compared = sums if listed is None else sums[listed]
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
 
     def _find_scale(self, compared: Tensor) -> Tensor:
-        """Return the factor () on costs, from sums (configs, 2) as in _compare."""
+        """Return the factor () on costs, given the sums (configs, 2) of the listed configurations;
+        see _compare."""
         return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(
             min=known_costs.LEAST
         )

@@ -31,10 +31,10 @@ SLOW = 0.4  # cost of a multiplication that the library does not compute, relati
 # cost of a byte of padding that an instruction reads or writes, relative to a copied byte; chosen
 # on 18 programs of all program families
 PADDED = 0.1
-# Copied bytes that take a TPU as long as starting a copy: some 600 cycles on a v3. Chosen on 48
-# programs with random layouts.
+# Cost of starting a copy, in copied bytes that take a TPU as long: some 600 cycles on a v3. Chosen
+# on 48 programs with random layouts.
 STARTED = 7e4
-# scores are divided by the deviation of copied bytes, at least by this share of all bytes
+# scores are divided by the deviation of copied bytes, or by this share of all bytes if it is larger
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
@@ -102,7 +102,7 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
 
 
 def find_made(table: StateTable) -> np.ndarray:
-    """Return a mask (states,) bool: True for states of instructions, False for operands'."""
+    """Return a mask (states,) bool: True for states of instructions, False for operands' states."""
     is_made = np.zeros(len(table.node), bool)
     is_made[table.numbers[:, : table.instructions].ravel()] = True
     return is_made

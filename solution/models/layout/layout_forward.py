@@ -15,7 +15,8 @@ below: processor time on one core, for programs of 10,449 and of 200 nodes.
   solution.serving.onnx_export.
 
 With a fixed reference list, solution.models.layout.listed_net uses the same functions to compute
-only what changes: a configuration close to a known one of 2,984 nodes takes 2.5 ms instead of 16.
+only what changes: for a program of 2,984 nodes, a configuration close to one that was computed
+before takes 2.5 ms instead of 16.
 
 tests/models/layout/test_implementations.py asserts that the implementations agree.
 """
@@ -100,9 +101,9 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
-    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two are
-    the `share` (pairs,) of the reference list that uses the pair, raised to one configuration's
-    share if it is less, and its logarithm."""
+    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two
+    features are the `share` (pairs,) of the reference list's configurations that use the pair, at
+    least the share of one configuration, and the logarithm of this."""
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
     least = np.maximum(share, 1 / count)
     described = tensors.describe_layouts(graph, pairs)
@@ -116,7 +117,7 @@ Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 
 def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value, Value]:
-    """Return vectors of nodes and their products with the pair MLP's weights: (nodes, width)."""
+    """Return the nodes' vectors, and these times the pair MLP's weights: (nodes, width) each."""
     nodes = embed_nodes(layers, opcodes, numeric)
     return nodes, layers.linear(nodes, "pair.node")
 
@@ -124,8 +125,9 @@ def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value,
 def configure(
     layers: Layers[Value], nodes: Value, first: Value, node: Value, tokens: Value, features: Value
 ) -> Value:
-    """Return vectors (pairs, width) of (node, layout) pairs from `embed`'s `nodes` and `first`,
-    each pair's `node` (pairs,), layout `tokens` (pairs, 18), and features, not yet standardised."""
+    """Return a vector (pairs, width) for each (node, layout) pair. `nodes`, `first`: the two
+    results of `embed`; `node`: (pairs,) the node of each pair; `tokens`: (pairs, 18) its layout;
+    `features`: (pairs, NUM_PAIR_FEATURES), not yet standardised."""
     named = layers.flatten(layers.gather(layers.weight("token.weight"), tokens))
     layouts = layers.linear(
         layers.join(named, layers.scale(features, "pair_features")), "pair.layout"
@@ -137,9 +139,9 @@ def configure(
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
     """Return a round's messages (3 x colours before, half), and the values `kept` (colours before,
-    outputs) that the round adds its result to: x (colours before, width), times a matrix if the
-    width changes. The three messages of a colour are adjacent: to itself (with the round's bias),
-    to its consumers, and to its operands."""
+    outputs) that the round's result is added to: x (colours before, width), multiplied by a matrix
+    if the width changes. The three messages of a colour are adjacent: to itself (with the round's
+    bias), to its consumers, and to its operands."""
     name = f"blocks.{number}"
     half = len(layers.weights[f"{name}.norm.weight"])
     messages = layers.split_rows(layers.linear(x, f"{name}.weights"), half)
@@ -150,9 +152,10 @@ def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
 def receive(
     layers: Layers[Value], sums: Value, marked: Value, marks: Value, kept: Value, number: int
 ) -> Value:
-    """Return the distinct node values (colours after, outputs) after a round from `sums` of
-    messages (colours after, half), which may be overwritten, features `marks` of the colours
-    `marked` with constraints, and the values `kept` (see `send`) of each colour's predecessor."""
+    """Return the distinct node values (colours after, outputs) after a round. `sums`: of messages
+    (colours after, half), may be overwritten; `marked`: numbers of the colours with layout
+    constraints; `marks`: features of these constraints; `kept`: see `send`, for each colour the
+    value at the same node and configuration before the round."""
     name = f"blocks.{number}"
     sums = layers.add_rows(sums, marked, layers.linear(marks, f"{name}.extra"))
     update = layers.scale_rows(sums, f"{name}.norm")
@@ -162,8 +165,8 @@ def receive(
 
 
 def centre(weights: Weights, rounds: int) -> Weights:
-    """Return weights with each round's messages and extra features centred, so that the norm need
-    not subtract the mean. The first message takes up the bias."""
+    """Return weights with which each round's messages and products of extra features have mean 0,
+    so that the norm need not subtract it. The first message (of a node to itself) has the bias."""
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"
@@ -208,7 +211,7 @@ class LayoutForward:
         return embed(self.layers, arrays.opcodes, arrays.numeric)
 
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
-        """Return weighted sums of last node values (distinct configs, NUM_SHARES x outputs)."""
+        """Return weighted sums over nodes of their last values: (configs, NUM_SHARES x outputs)."""
         structure = arrays.structure
         node_of_pair = structure.configurable[structure.codebook.node]
         pairs = configure(
@@ -236,8 +239,8 @@ class LayoutForward:
     def _sum(
         self, structure: Structure, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Return weighted sums over nodes (configs, NUM_SHARES x outputs), and the number of last
-        colours. `rows`: (configs, 1) rows of codes; `nodes`, `pairs`: vectors (n, width)."""
+        """Return weighted sums over nodes (configs, NUM_SHARES x outputs), and how many colours the
+        last round has. `rows`: (configs, 1) rows of codes; `nodes`, `pairs`: vectors (n, width)."""
         plan = plan_colours([structure], rows, self.rounds)
         x = self.layers.replace_rows(nodes[plan.nodes], plan.configured, pairs[plan.pairs])
         x = self._run_rounds(plan, x)
@@ -247,7 +250,7 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
-        """Return the distinct node values (colours, outputs) after all rounds; x: before them."""
+        """Return the distinct node values (colours, outputs) after all rounds; x: before any."""
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)

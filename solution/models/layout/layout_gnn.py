@@ -192,7 +192,8 @@ class PairMlp(nn.Module):
 
 
 class Receiving(Protocol):
-    """One round, after the products with weights; colours are distinct node values."""
+    """The part of a round of message passing that follows the products with weights. A colour is a
+    distinct value of a node."""
 
     # (marked, extras) float32: features of layout constraints, for the node values that have any
     known: Tensor
@@ -234,7 +235,8 @@ class DeviceRound:
 
 
 class Pooling:
-    """Sum node values after the last round over the nodes of each graph, by one sparse matrix."""
+    """Weighted sums of node values after the last round over the nodes of each graph, computed by
+    one sparse matrix."""
 
     def __init__(self, graphs: Sequence[Structure], last: Colours, device: torch.device) -> None:
         self.matrix = SparseMatrix(find_pooling(graphs, last), device)
@@ -254,7 +256,7 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Computation:
-    """All index tensors and rounds of a batch; nodes and pairs are numbered through its graphs."""
+    """All index tensors and rounds of a batch; nodes and pairs are numbered through all graphs."""
 
     nodes: Tensor  # (colours 0,) int64: the node that each distinct value belongs to
     configured: Tensor  # (configured,) int64: indices of the values of configurable nodes

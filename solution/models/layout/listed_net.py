@@ -35,7 +35,8 @@ NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
 # maximum number of configurations that are computed together from one known configuration
 BATCH = 64
-# more than MANY configurations of fewer than SMALL nodes share most values: compute them in full
+# more than MANY configurations of a graph with fewer than SMALL nodes are computed in full, because
+# they share most node values
 SMALL, MANY = 1000, 16
 
 
@@ -51,12 +52,13 @@ class Known:
     # for each round (nodes, outputs): the values of nodes that the round adds its result to
     kept: list[np.ndarray]
     values: np.ndarray  # (nodes, outputs): node values after the last round
-    sums: np.ndarray  # (values,) float64: weighted sums of `values` over the nodes
+    sums: np.ndarray  # (NUM_SHARES * outputs,) float64: weighted sums of `values` over the nodes
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Values of the nodes that may differ from a known configuration's, in several others."""
+    """The node values of several configurations near a known one, only at those nodes where they
+    may differ from the known configuration's values."""
 
     numbers: np.ndarray  # (touched,) int64, ascending: configuration * nodes of the graph + node
     values: np.ndarray  # (touched, width): value of each node in `numbers`
@@ -72,8 +74,7 @@ class Touched:
 
 
 class ListedNet:
-    """Scores configurations of a graph beside a fixed reference list: the configurations of the
-    graph `listed`."""
+    """A scorer of a graph's configurations beside a fixed reference list, those of `listed`."""
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -87,13 +88,14 @@ class ListedNet:
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         # (configurable node, bytes of its layout) -> share of the reference list with the layout
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # a configuration is computed in full if more layouts than this differ from each known one
+        # maximum number of layouts that differ from a known configuration's; above it, a
+        # configuration is computed in full
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 
     def score(self, layouts: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float32 of layouts (k, configurable, 18) int8, each beside the
-        reference list only."""
+        """Return scores (k,) float32 of layouts (k, configurable, 18) int8, each as if scored
+        together with the reference list only."""
         if len(self._nodes) < SMALL and len(layouts) > MANY:
             return self._read_out(self._sum_anew(layouts))
         nearest = self._find_nearest(layouts)
@@ -225,7 +227,8 @@ class ListedNet:
         self, known: Known, touched: Touched, conflicts: tuple[np.ndarray, np.ndarray], number: int
     ) -> Touched:
         """Return the nodes whose values may differ from the known ones after round `number`, and
-        their values. `conflicts`: the result of `_describe_conflicts`."""
+        their values. `touched`: such nodes before the round; `conflicts`: the result of
+        `_describe_conflicts`."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
         # the touched nodes, their operands and consumers, and the nodes whose constraints changed

@@ -54,7 +54,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
             return None
     except (InputError, OSError, MemoryError, SafetensorError, LookupError, TypeError, ValueError):
         return None
-    except RuntimeError:  # raised by torch
+    except RuntimeError:  # the type of torch's errors, for instance about a damaged tensor
         return None
     record = json.loads(facts[RECORD])
     return (tensors, record) if record.get("fit") == fit else None

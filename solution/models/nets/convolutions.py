@@ -25,8 +25,9 @@ class BothWaysBlock(nn.Module):
 
     x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
 
-    Shapes: x (nodes, width) or (nodes, configs, width) (gathering whole rows is fast), edge_index
-    (2, edges) from operand to consumer -> as x. Source: GraphSAGE (Hamilton et al., 2017).
+    Shapes: x (nodes, width) or (nodes, configs, width), nodes first because gathering whole rows is
+    fast; edge_index (2, edges) from operand to consumer -> as x. Source: GraphSAGE (Hamilton et
+    al., 2017).
     """
 
     def __init__(self, width: int) -> None:
@@ -41,7 +42,8 @@ class BothWaysBlock(nn.Module):
 
 
 class SageBlock(nn.Module):
-    """x' = x + GELU(norm(W x + W_neighbours mean(neighbours))): operands and consumers alike.
+    """A residual graph convolution with the same weights for operands and consumers (neighbours):
+    x' = x + GELU(norm(W x + W_neighbours mean(neighbours))).
     Source: GraphSAGE (Hamilton et al., 2017), the baseline of TpuGraphs."""
 
     def __init__(self, width: int) -> None:
@@ -55,8 +57,9 @@ class SageBlock(nn.Module):
 
 
 class GcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 x W + b)): operands and consumers alike; adjacency
-    A, degrees D of A + I. Source: Kipf and Welling, ICLR 2017."""
+    """A residual graph convolution with the same weights for operands and consumers:
+    x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 x W + b)), with the adjacency matrix A, and the degrees
+    D of A + I. Source: Kipf and Welling, ICLR 2017."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -110,7 +110,7 @@ def embed_nodes(layers: Layers[Value], opcodes: Value, numeric: Value) -> Value:
 
 
 class NumpyLayers:
-    """Compute `Layers` in numpy. Equal rows of x may round differently in a product."""
+    """The operations of `Layers` in numpy. In a product, equal rows of x may round differently."""
 
     def __init__(self, weights: Weights, scalers: Scalers) -> None:
         self.weights, self._scalers = weights, scalers
@@ -187,7 +187,7 @@ class NumpyLayers:
 
 def gelu(x: np.ndarray) -> np.ndarray:
     """Return x Phi(x), Phi the normal distribution function, with an error below 2e-6, faster than
-    scipy's erf. Source: Hendrycks and Gimpel, 2016, whose tanh has two terms of the polynomial."""
+    scipy's erf. Source: Hendrycks and Gimpel, 2016; their polynomial has two terms, ours six."""
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
     # x / 2 + x / 2 tanh(x P), with P by Horner's rule, one block of values at a time, so that
@@ -233,7 +233,7 @@ class SparseRows(NamedTuple):
     entries of one column add up. scipy's classes sort and check entries, which takes longer than
     the product. `starts` and `columns` have one integer type; int32 is faster."""
 
-    starts: np.ndarray  # (rows + 1,) int32 or int64: first entry of each row, then their number
+    starts: np.ndarray  # (rows + 1,) int32 or int64: first entry of each row, then the entry count
     columns: np.ndarray  # (entries,), the type of `starts`: column of each entry
     values: np.ndarray  # (entries,) float32: value of each entry
     num_columns: int

@@ -17,8 +17,9 @@ class Mlp(nn.Sequential):
 
 
 class NodeMlp(nn.ModuleList):
-    """An MLP (Linear, GELU, Linear) of each node's row of `table` (an embedding) and its features.
-    The table is multiplied with the first weights once, not once for each node.
+    """An MLP (Linear, GELU, Linear) on each node's row of `table` (an embedding) concatenated with
+    the node's features. The table's product with the first weights is computed once, not once for
+    each node.
 
     Shapes: table (entries, inputs - features), entry (nodes,) int64 the row of each node, features
     (nodes, features) -> (nodes, outputs).
@@ -85,8 +86,8 @@ def attend(
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
     """Standardise x (nodes or configs, ...) over the first axis, by mean and deviation of the rows
-    `listed` (bool; by default all). Rows become differences in units of their spread; unlike
-    attention, this can be computed over all candidates. Source: Ulyanov et al., 2016."""
+    `listed` (bool; None: all). So rows are compared with each other, as attention does, but in
+    time linear in their number: for all candidates at once. Source: Ulyanov et al., 2016."""
     centred = x - (x if listed is None else x[listed]).mean(dim=0)
     return centred * slope(centred if listed is None else centred[listed], eps)
 

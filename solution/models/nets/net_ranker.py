@@ -45,7 +45,7 @@ Inputs = TypeVar("Inputs", bound=Any)
 
 
 class NetRanker(Ranker, Generic[Settings, Inputs]):
-    """Trains a net and predicts with it; a subclass turns graphs into inputs and makes the net."""
+    """A ranker that trains a net; a subclass defines the net, and its inputs for a graph."""
 
     # fields of the inputs that are tables (rows, columns) whose columns are standardised
     scaled_tables: ClassVar[tuple[str, ...]]
@@ -169,7 +169,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
 
     def _encoded(self, graph: Graph) -> Inputs:
-        """Return the net's inputs, numeric features as logarithms or plain, as `encoding` says."""
+        """Return the net's inputs for a graph; `self.encoding` says how to encode the numeric
+        features: as logarithms, or as plain numbers."""
         check_no_options(graph)
         inputs = self.prepare(graph)
         if self.encoding == "logarithms":

@@ -54,7 +54,8 @@ class Planning(Protocol):
     """A net that first builds a batch's index arrays (a plan), perhaps in another thread."""
 
     def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:
-        """Return score_planned's plan of this batch; another thread may call it during a step."""
+        """Return the plan of this batch for score_planned. Another thread may call this method
+        during a training step."""
         ...
 
     def score_planned(self, batch: Sequence[Any], configs: np.ndarray, plan: Any) -> Tensor:

@@ -39,8 +39,8 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x with a gradient for x. Both passes gather rows, never scatter them, so that a CPU
-    computes the same bytes each time."""
+    """The product matrix @ x, with a gradient for x. Forward and backward pass gather rows, never
+    scatter them, so that a CPU computes the same bytes each time."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -61,8 +61,8 @@ class _Bags(NamedTuple):
 
 
 def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
-    """Return matrix @ x in float32, precise enough for sums over many nodes, by embedding_bag,
-    several times as fast as torch's CSR product on a CPU."""
+    """Return matrix @ x in float32, which is precise enough for sums over many nodes. On a CPU,
+    embedding_bag is several times as fast as torch's CSR product."""
     return functional.embedding_bag(
         matrix.columns,
         # detached: otherwise torch records data for the backward pass, which takes time

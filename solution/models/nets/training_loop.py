@@ -53,7 +53,7 @@ Drawn = tuple[Example[Inputs], np.ndarray]
 
 @dataclass
 class Steps:
-    """Runs the training steps of an epoch: sample, plan, compute gradients, update."""
+    """A runner of an epoch's training steps: sample, plan, compute gradients, update."""
 
     fabric: Fabric
     net: Any  # the net in Fabric's wrapper, which sets the precision
@@ -118,7 +118,8 @@ class Steps:
         with ThreadPoolExecutor(max(1, self._ahead)) as pool:
             for step in range(len(left)):
                 for graphs in left[step + len(planned) : step + self._ahead + 1]:
-                    # saved with the state: a resumed fit must use these configurations
+                    # The state, and so a checkpoint, holds what is drawn ahead: a resumed fit must
+                    # use the same configurations.
                     if len(state.drawn) == len(planned):
                         state.drawn.append(self._draw(graphs, state))
                     drawn = state.drawn[len(planned)]
@@ -137,8 +138,9 @@ class Steps:
         rows: np.ndarray,
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
-        """Return the parts of a training step on `rows` (graphs, configs) of the graphs. The net's
-        index arrays are computed by the threads `ahead`, or (None) when the step is taken."""
+        """Divide a training step into parts (see Plan). `rows`: (graphs, configs) configurations to
+        learn from. The threads `ahead` compute the net's index arrays at once; if None, `take`
+        computes them."""
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
 
@@ -211,15 +213,16 @@ def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarra
 
 
 def works_by_itself(device: torch.device) -> bool:
-    """Return True if the device computes asynchronously (a GPU), so that cores are free to plan
-    ahead; on a CPU other fits use them."""
+    """Return True if the device computes asynchronously (a GPU), so that CPU cores are free to plan
+    ahead. Without a GPU, other fits use these cores."""
     return device.type != "cpu"
 
 
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
-    """Return the graphs that an epoch visits: indices (visits,), a graph once for each
-    `configs_per_graph` of its `sizes` configurations, at most `visits` times, and less often if the
-    epoch would have over max_steps steps. All visits are repeated to reach min_steps."""
+    """Return the graph of each visit of an epoch: indices (visits,). A graph with sizes[i]
+    configurations is visited sizes[i] / configs_per_graph times, rounded up, but at most `visits`
+    times, and less often if the epoch would have more than max_steps steps. To reach min_steps,
+    the whole list of visits is repeated."""
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
     times, most = full_steps.clip(1, settings.visits), settings.visits
     # lower the maximum of visits until the epoch has at most max_steps steps, or one visit a graph

@@ -62,7 +62,7 @@ class TileForward:
 
 
 def count_blocks(settings: Mapping[str, Any]) -> int:
-    """Return the number of convolutions; ValueError for settings not computed here."""
+    """Return the number of convolutions; raise ValueError if settings differ from NEEDED."""
     other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
     if other:
         raise ValueError(f"has the settings {other}, expected {NEEDED}")

@@ -1,4 +1,4 @@
-"""The tile net: a graph net encodes the kernel, to which each tile configuration is added.
+"""The tile net: a graph net encodes a kernel once, then an MLP scores each tile configuration.
 
     kernel graph ─▶ convolutions ─▶ pooled (graphs, width) ──┐
     tile table, tokens ─────────────────────────────▶ MLP ───┴─▶ MLP ─▶ scores
@@ -163,7 +163,8 @@ class TileGnn(nn.Module):
         return cast("Tensor", self.joint(joined).squeeze(-1))
 
     def count_values(self, inputs: TileInputs) -> int:
-        """Return a layer's values for one configuration: a kernel is encoded once for all."""
+        """Return how many values a layer holds for one configuration: only the width, because a
+        kernel is encoded once for all its configurations."""
         return self.width
 
     @torch.inference_mode()
@@ -183,9 +184,9 @@ class TileGnn(nn.Module):
         return encoded
 
     def _pool(self, x: Tensor, outputs: Tensor, member: Tensor) -> Tensor:
-        """Return a vector (graphs, ..., width) of each kernel: a linear map of its nodes' mean and
-        maximum and of its output node's value. x: (nodes, ..., width); `outputs` (graphs,);
-        `member`: (nodes,) the graph of each node."""
+        """Return a vector (graphs, ..., width) of each kernel: a linear map of the mean and the
+        maximum over its nodes and of the value of its output node. x: (nodes, ..., width);
+        `outputs`: (graphs,) output nodes; `member`: (nodes,) the graph of each node."""
         pooled = [
             scatter(x, member, dim=0, dim_size=len(outputs), reduce="mean"),
             _find_most(x, member, len(outputs)),
@@ -210,8 +211,8 @@ def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class DimensionTokens(nn.Module):
-    """Encode a kernel's loops: the sum over loops of active * gate(token) * value(token). A token
-    has a loop's features; `active` is 0 for single iterations.
+    """An encoder of a kernel's loops: the sum over loops of active * gate(token) * value(token). A
+    token has a loop's features; `active` is 0 for a loop with a single iteration, else 1.
 
     Shapes: tokens (..., loops, features), active (..., loops) -> (..., width). Source: Kaufman et
     al., "A learned performance model for TPUs", MLSys 2021.

@@ -48,6 +48,7 @@ OF_SPLITS = {
 }
 OF_LEAVES = {"leaf_value": np.float64, "leaf_weight": np.float64, "leaf_count": np.int64}
 INTERNAL = {"internal_value": np.float64, "internal_weight": np.float64, "internal_count": np.int64}
+# names of all lines of a tree's text, in order
 TREE = ("num_leaves", "num_cat", *OF_SPLITS, *OF_LEAVES, *INTERNAL, "is_linear", "shrinkage")
 OF_A_SPLIT = OF_SPLITS | INTERNAL  # all lines with one number per split
 # Bits of decision_type that are allowed. The bit of value 1, a categorical split, is not.
@@ -176,6 +177,7 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
 def _check_tree(tree: Tree, decisions: np.ndarray, number: int, columns: int) -> None:
     """Raise _TextError unless the splits form a tree (each node is reached once), compare existing
     columns, and use thresholds."""
+    # Each leaf and each split but the root is a child once; a split's number exceeds its parent's.
     splits = len(tree.feature)
     children = np.concatenate([tree.left, tree.right])
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))
@@ -243,15 +245,15 @@ class TrainingTable:
     """The training rows of all graphs, concatenated."""
 
     features: np.ndarray  # (rows, columns) float32: rows of the feature table
-    labels: np.ndarray  # (rows,): what the trees learn to predict
+    labels: np.ndarray  # (rows,): each row's label, which the trees learn to predict
     # number of rows of each group; a ranking loss compares only rows of the same group
     sizes: list[int]
 
 
 class BoostedTrees(Ranker):
-    """Trains one LightGBM model; a subclass defines its rows, and scores from the trees' output.
-    A layout's score depends on the configurations scored together, because the table counts how
-    frequent layouts are among them."""
+    """A ranker with one LightGBM model. A subclass defines the rows of its tables, and how the
+    trees' output becomes scores. In layout collections a score depends on the configurations scored
+    together, because the feature table counts how frequent layouts are among them."""
 
     grouped: ClassVar[bool] = False  # True if the loss compares rows of a group (LambdaRank)
 
@@ -266,13 +268,13 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
-        """Return scores (rows,) of one graph's configurations, lower is faster, from the trees'
-        output for the rows that `questions` returned."""
+        """Return scores (rows,) of one graph's configurations; lower is faster. `output`: of the
+        trees for the rows that `questions` returned; `rows`: number of configurations."""
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """Return the rows that the trees are applied to, in prediction and validation, for a graph
-        with `features` (rows, columns)."""
+        """Return the table rows whose output the trees predict, in prediction and validation, given
+        a graph's feature table `features` (rows, columns)."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

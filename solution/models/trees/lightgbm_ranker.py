@@ -57,9 +57,9 @@ class RowTrees(BoostedTrees):
 
 
 class LightGBMRanker(RowTrees):
-    """Ranks by lambdarank: trees predict relevance grades, learned from pairs of rows. A row's
-    grade is its rank in the whole graph, but most of a graph's pairs are redundant, so rows are
-    split into small groups and compared inside a group only."""
+    """A ranker trained by lambdarank: trees predict relevance grades, learned from pairs of rows. A
+    row's grade depends on its rank in the whole graph, but most of a graph's pairs are redundant,
+    so rows are split into small groups and compared inside a group only."""
 
     grouped = True
 
@@ -102,7 +102,8 @@ class PointwiseSettings(TreeSettings):
 
 
 class PointwiseRanker(RowTrees):
-    """Ranks by regression: the trees predict a configuration's normalised rank inside its graph."""
+    """A ranker trained by regression: trees predict a configuration's normalised rank in its
+    graph."""
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         return normalised_rank(runtimes)

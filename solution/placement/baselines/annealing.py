@@ -35,8 +35,8 @@ def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Gener
 
 
 def find_starts(evaluator: Evaluator) -> list[Decision]:
-    """Return the decisions from which searches start: the default one and, if fusion is decided,
-    also with every legal fusion, as TensorFlow fuses."""
+    """Return the decisions from which searches start: `base` and, if fusion is decided, a copy of
+    it with every legal fusion, as in TensorFlow."""
     base = evaluator.base
     if "fusion" not in evaluator.tasks:
         return [base]

@@ -8,13 +8,13 @@ from solution.placement.machine import Machine
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
 
-LARGEST_WEIGHT = 1 << 20  # METIS adds weights as 32-bit integers
+LARGEST_WEIGHT = 1 << 20  # weights sum to 512 times this: METIS adds them as 32-bit integers
 SEED = 0
 
 
 def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """Return a decision with these devices, equal priorities (kernels run as they become ready)
-    and, if `fused`, every legal fusion."""
+    """Return a decision with the devices `placement` (nodes,), equal priorities (kernels run in the
+    order in which they become ready) and, if `fused`, every legal fusion."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
 

@@ -36,12 +36,14 @@ def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arriv
 def choose_earliest(
     ready, seconds, transfer, leaders, favourite, placement, free, room, arrivals, needs, early
 ):
-    """Return the index in `ready` and the device of the earliest start; device -1: no task fits.
-    Ties go to the first task, then device.
+    """Return the index in `ready` of the task that can start first, and its device; device -1: no
+    task fits into memory. Ties go to the first task, then to the first device.
 
     A task starts when its inputs have arrived and the device is free; a favourite consumer (m-SCT)
     counts as starting earlier on its producer's device, by the transfer saved. `early` is the
     number of tasks in `ready` that may start, or count as starting, before a device is free.
+    `free`: (devices,) seconds at which each becomes free. `room`: (devices,) bytes left. For
+    `arrivals` and `needs` see update_arrivals, for the other arguments schedule_earliest.
     """
     best_index, best_device, earliest = 0, -1, np.inf
     least = free.min()
@@ -173,7 +175,7 @@ def find_unplaced(task, in_start, in_of, leaders, placement):
 
 
 class Tasks(NamedTuple):
-    """What a list scheduler schedules: tasks with their costs and their edges."""
+    """The tasks of a list scheduler, with their costs and edges."""
 
     seconds: np.ndarray  # (tasks, devices) seconds of each task on each device
     transfer: np.ndarray  # (tasks,) seconds to send a task's output to another device

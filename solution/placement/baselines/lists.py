@@ -48,8 +48,8 @@ def rank_tasks(tasks: earliest.Tasks) -> np.ndarray:
 
 
 def find_priorities(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Return priorities (nodes,) float64: the longest path to the end gets the highest priority.
-    The length of that path, in seconds, is the node's upward rank (see rank_upward)."""
+    """Return priorities (nodes,) float64, 0 ... nodes - 1, in the order of the nodes' upward ranks:
+    the longer a node's longest path to the end (see rank_upward), the higher its priority."""
     ranks = rank_tasks(find_tasks(graph, machine))
     return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 
@@ -122,12 +122,14 @@ def _insert(
 def plan_etf(
     graph: CostGraph, machine: Machine, tasks: earliest.Tasks, *, favourites: bool = False
 ) -> earliest.Schedule:
-    """Schedule by m-ETF: choose the ready task and device with room that start earliest; ties go to
-    the higher upward rank. If no task fits, the first by rank goes to the roomiest device.
+    """Schedule by m-ETF: repeatedly choose the ready task that can start first on a device with
+    room; ties go to the higher upward rank. If no task fits, the ready task of the highest rank
+    goes to the roomiest device.
 
     With `favourites` it is m-SCT, but favourite consumers come from `find_favourites`, not from a
-    linear program with a variable per edge (too many for 80,000 nodes); and no device is kept idle
-    for one: it counts as starting earlier there, by the transfer saved.
+    linear program with a variable per edge (too many for 80,000 nodes). No device is kept idle for
+    a favourite consumer: it counts as starting earlier on its producer's device, by the transfer
+    saved.
     """
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
     favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)

@@ -25,7 +25,7 @@ GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
 
 def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
-    """Return the graph of a Transformer-XL; a stage is a layer, the softmax is in the last one."""
+    """Return the graph of a Transformer-XL with one stage per layer; the softmax is in the last."""
     program = ProgramBuilder()
     table = program.parameter(WORDS, WIDTH)
     tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))
@@ -63,7 +63,7 @@ def _attend_to_memory(program: ProgramBuilder, tensor: int, positions: int, batc
 
 
 class ImageBuilder(ProgramBuilder):
-    """Adds operations on images; tensors are (batch, height, width, channels)."""
+    """A ProgramBuilder with operations on images: tensors (batch, height, width, channels)."""
 
     def convolve(
         self, tensor: int, channels: int, kernel: tuple[int, int] = (1, 1), stride: int = 1
@@ -106,7 +106,7 @@ class ImageBuilder(ProgramBuilder):
 
 
 def make_inception(batch: int) -> CostGraph:
-    """Return the graph of Inception-v3; a stage is a cell."""
+    """Return the graph of Inception-v3 with one stage (CostGraph.stages) per Inception cell."""
     program = ImageBuilder()
     tensor = program.data(batch, 299, 299, 3)
     tensor = program.chain(tensor, (32, (3, 3)), stride=2)
@@ -169,8 +169,8 @@ def _inception_c(program: ImageBuilder, tensor: int) -> int:
 
 
 def make_amoebanet(cells: int = 18, first: int = 190, last: int = 448) -> CostGraph:
-    """Return the graph of AmoebaNet: three runs of normal cells, separated by reductions. A stage
-    is a cell; channels grow evenly from `first` to `last`."""
+    """Return the graph of AmoebaNet: three runs of normal cells, separated by reduction cells, with
+    one stage per cell. Channels grow evenly from `first` to `last`."""
     program = ImageBuilder()
     before = program.convolve(program.data(AMOEBA_BATCH, 112, 112, 3), first // 4, (3, 3), 2)
     tensor = program.convolve(before, first // 2, (3, 3), 2)
@@ -204,8 +204,8 @@ def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int
 
 
 def make_wavenet(stacks: int, layers: int) -> CostGraph:
-    """Return the graph of WaveNet: a stage is a layer of gated convolutions; the layers' outputs
-    are summed and classified."""
+    """Return the graph of WaveNet with one stage per layer of gated convolutions. The layers'
+    outputs are summed and classified."""
     program = ImageBuilder()
     tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
     skipped = None
@@ -263,7 +263,7 @@ def _predict_words(program: ProgramBuilder, outputs: list[int], words: int) -> i
 
 
 def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
-    """Return the graph of RNNLM: embedding, LSTM layers, softmax over words; a stage is a layer."""
+    """Return the graph of RNNLM (embedding, LSTM layers, softmax) with one stage per LSTM layer."""
     program = ProgramBuilder()
     tensors = _embed(program, RNNLM_WORDS, RNNLM_BATCH, RNNLM_WIDTH, steps)
     for layer in range(layers):
@@ -309,8 +309,8 @@ def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
 
 
 def make_gnmt(layers: int, steps: int = GNMT_STEPS) -> CostGraph:
-    """Return the graph of GNMT: encoder, decoder, softmax; a stage is a layer. All layers of the
-    decoder read the attention computed from its first layer."""
+    """Return the graph of GNMT: encoder, decoder, softmax; layer n of both is in stage n. All
+    layers of the decoder read the attention computed from the decoder's first layer."""
     program = ProgramBuilder()
     encoded = _encode(program, layers, steps)
     shape = (GNMT_BATCH, steps, program.shapes[encoded[0]][-1])

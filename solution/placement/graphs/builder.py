@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 class ProgramBuilder:
-    """Collects a program's operations; a tensor is the index of the node that computes it."""
+    """A program under construction: its operations; a tensor is the index of its node."""
 
     def __init__(self) -> None:
         self.opcodes: list[int] = []

@@ -80,14 +80,16 @@ def cost_graph_of(graph: Graph) -> cost_graph.CostGraph:
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return numbers (nodes,); nodes with the same number share a device. A node that runs no
     kernel shares the device of its first producer or, without one, of its first reader."""
+    # neighbour of a DATA node: its first reader, overwritten by its first producer if it has one;
+    # of another node: the node itself
     neighbour = np.arange(len(kinds))
-    # set the first reader, then overwrite it with the first producer
     for columns in ((1, 0), (0, 1)):
         end, other = edges[:, columns[0]], edges[:, columns[1]]
         ties = kinds[end] == cost_graph.DATA
         first = np.lexsort((other[ties], end[ties]))[::-1]
         neighbour[end[ties][first]] = other[ties][first]
-    # A constant read only by a tuple, and the tuple that reads it first, point at each other.
+    # A constant that only a tuple reads, and the tuple whose first producer it is, point at each
+    # other: let both point at the smaller number.
     nodes = np.arange(len(kinds))
     neighbour = np.where(neighbour[neighbour] == nodes, np.minimum(neighbour, nodes), neighbour)
     # pointer jumping: each step doubles the length of the chains that were followed

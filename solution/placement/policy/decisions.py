@@ -28,7 +28,7 @@ def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) 
 
 
 def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
-    """Return the decision as actions (1, nodes) int64 by task: devices, priority, fusion levels."""
+    """Return the decision as actions (1, nodes) int64 by task: device, priority or fusion level."""
     actions = {
         "placement": decision.placement[graph.leaders],
         "schedule": find_levels(graph, decision.priorities),

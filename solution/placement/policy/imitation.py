@@ -33,7 +33,7 @@ def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
-    # PyTorch warns of steps without a capture, which StepRunner takes at first
+    # no warning of steps without a capture: StepRunner's first step on an instance is one
     warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)
     # a tensor, because a captured step reads the learning rate from the GPU's memory
     rate = torch.tensor(learning_rate, device=device)
@@ -63,8 +63,8 @@ def separate_stream(device: torch.device) -> Iterator[None]:
 
 
 class StepRunner:
-    """Take optimizer steps on training instances, on a GPU by replaying CUDA graphs. `find_loss`
-    must not synchronise with the GPU.
+    """A callable that takes optimizer steps on training instances, on a GPU by replaying CUDA
+    graphs. `find_loss` must not synchronise with the GPU.
 
     A small net on one graph takes some thousand kernels of a few microseconds each, which Python
     would launch too slowly. The first step on an instance runs normally, the second is captured,
@@ -149,8 +149,8 @@ def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
 
 @lru_cache
 def list_renamings(machine: Machine) -> Tensor:
-    """Return all permutations (renamings, devices) int64 that keep each device's type; eight equal
-    devices, the maximum, have 40,320."""
+    """Return all renumberings of the machine's devices that keep each device's type: permutations
+    (renamings, devices) int64. Eight equal devices, the maximum, have 40,320."""
     devices = machine.devices
     ways = permutations(range(len(devices)))
     return torch.tensor(
@@ -202,8 +202,8 @@ def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
 
 
 class Imitation:
-    """Train a policy to imitate instances, one per step, in a new random order in each epoch. To
-    resume, `done`, `losses` and the optimizer's state must be saved with the policy."""
+    """A training of a policy to imitate instances, one per step, in a new random order in each
+    epoch. To resume, save `done`, `losses` and the optimizer's state with the policy."""
 
     def __init__(self, policy: Policy, steps: int, learning_rate: float, seed: int = 0) -> None:
         self.policy, self.steps, self.learning_rate, self.seed = policy, steps, learning_rate, seed

@@ -126,7 +126,7 @@ class SegmentAttention(nn.Module):
         return changed + self.inner(self.behind(changed))
 
     def _split(self, rows: Tensor) -> Tensor:
-        """(batch, segments, rows, width) -> (batch * segments, heads, rows, width / heads)."""
+        """Turn (batch, segments, rows, width) to (batch * segments, heads, rows, width / heads)."""
         batch, segments, count, width = rows.shape
         return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
 
@@ -332,8 +332,9 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide the tasks in turn. Each task reads the actions of the tasks before it or, if
-        `soft`, the probabilities of the actions. `found`: result of `_share`."""
+        """Decide placement, schedule and fusion of all nodes, one after the other. Each task reads
+        the actions of the earlier tasks or, if `soft`, their probabilities. `found`: node states
+        and modulation factors from `_share`. For the other arguments see `forward`."""
         state, factor = found
         choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None

@@ -30,8 +30,9 @@ from solution.system.files import make_folder
 
 
 def find_gain(change: Tensor, advantages: Tensor, ratio: str, clip: float) -> Tensor:
-    """Return the mean of PPO's clipped surrogate objective. `change`: (decisions, nodes) change of
-    each log probability. `advantages`: (decisions,). `ratio`, `clip`: see PolicyTraining."""
+    """Return the mean of PPO's clipped surrogate objective. `change`: (decisions, nodes) new log
+    probability of each action - old. `advantages`: (decisions,). `ratio`, `clip`: see
+    PolicyTraining."""
     if ratio == "graph":
         change = change.sum(dim=1, keepdim=True)
     elif ratio == "mean":
@@ -59,7 +60,7 @@ Watch = Callable[[Update], object]
 
 
 class Trainer:
-    """Train a policy by PPO on some graphs; the same settings give the same policy. `budget`:
+    """A training of a policy by PPO on some graphs; equal settings give equal policies. `budget`:
     maximum number of evaluations of each evaluator; None: no limit."""
 
     def __init__(

@@ -50,7 +50,7 @@ class StepResult:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When each kernel and each transfer of a simulated decision starts and ends."""
+    """The simulated course of a decision: start and end of each kernel and each transfer."""
 
     outcome: StepResult
     placement: np.ndarray  # (nodes,) int64: device of each node, which is its leader's

@@ -19,8 +19,8 @@ from solution.placement.simulation.simulate import find_chain, fuse, simulate
 
 
 class Environment:
-    """Simulates decisions for one graph on one machine. Raises InputError for a decision of another
-    graph or machine; StepResult.reason says if a device is overfull."""
+    """A simulator of decisions for one graph on one machine. Raises InputError for a decision of
+    another graph or machine; StepResult.reason says if a device is overfull."""
 
     def __init__(self, graph: CostGraph, machine: Machine) -> None:
         self.graph, self.machine = graph, machine

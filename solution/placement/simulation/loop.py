@@ -25,7 +25,8 @@ from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
 # Rows of `nodes`: fusion kind, kernel, device; a kernel's first node, next node, awaited edges.
 KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
-# Rows of `costs`: output bytes, resident bytes; a kernel's seconds, priority, ready, start, end.
+# Rows of `costs`: output bytes, resident bytes; a kernel's seconds and priority, and the times at
+# which it is ready, starts and ends.
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
 # Rows of `devices` (2, devices) float64: bytes in use at this time, and the maximum so far.
 USED, PEAK = range(2)

@@ -70,6 +70,8 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
     for node in range(groups.size):
         if end[groups[node]] > end[kernel]:
             kernel = groups[node]
+    # go back from the kernel that ends last, each time to the kernel that it waited for: the one
+    # before it on its device, a producer on its device, or the first sender in a link's queue
     while kernel >= 0 and not chain[kernel]:
         node = first[kernel]
         while node >= 0:

@@ -42,7 +42,7 @@ class Nodes:
 
 
 def read_nodes(module: Any) -> Nodes:
-    """Return a Module's graph; InvalidGraphError for missing references or doubled ids."""
+    """Return a Module's graph; InvalidGraphError if an id is missing or two are equal."""
     rows = [
         describe(instruction, is_root=instruction.id == computation.root_id)
         for computation in module.computations
@@ -149,7 +149,7 @@ def _describe_dot(instruction: Any) -> list[list[int]]:
 
 
 def find_places(module: Any) -> dict[int, int]:
-    """Return node numbers by instruction id; InvalidGraphError if two are equal."""
+    """Return {instruction id: node number}; InvalidGraphError if two instructions share an id."""
     nodes: dict[int, int] = {}
     for node, instruction in enumerate(instructions(module)):
         if nodes.setdefault(instruction.id, node) != node:

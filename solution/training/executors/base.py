@@ -22,7 +22,8 @@ from solution.training.watch import Watch
 BYTES_OF_A_WORKER = 5 << 30
 REPORT_SECONDS = 0.1  # shortest time between two reports of a task: people read no faster
 
-# Called as work(*task.arguments, report). Pickled once per process, so it may cache what it reads.
+# A function called as work(*task.arguments, report). Each worker process receives it once, so it
+# may cache what it reads.
 Work = Callable[..., Any]
 Keep = Callable[[int, Any], None]  # called with the number of a task and the task's result
 
@@ -46,7 +47,7 @@ class Task:
 
 
 class Executor(Protocol):
-    """Runs tasks, in any order."""
+    """A way to run tasks in any order: in processes of this machine, or on a cluster."""
 
     @property
     def is_away(self) -> bool:
@@ -64,7 +65,7 @@ class Executor(Protocol):
         ...
 
     def open(self) -> AbstractContextManager[object]:
-        """Keep resources that calls of `run` in the block share, such as a started cluster."""
+        """Return a context in which all calls of `run` share resources, such as one cluster."""
         ...
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
@@ -91,7 +92,8 @@ class Screen(ExitStack):
         self._finished: set[int] = set()
 
     def show(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
-        """Show a task's report; a report without facts means that the task has begun."""
+        """Show a report of task `number`. `facts`, `more`: the arguments of a Report; without
+        `facts` the report says only that the task has begun."""
         if number in self._finished:  # a report may arrive after the result
             return
         if number not in self._open:

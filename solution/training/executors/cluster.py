@@ -70,7 +70,7 @@ class MessageQueue:
         self._messages: list[Message] = []
 
     def note(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
-        """Add a report of a task."""
+        """Add a report of task `number`; `facts` and `more` are the arguments of a Report."""
         self._messages.append((number, facts, more))
 
     def take(self) -> list[Message]:
@@ -86,8 +86,8 @@ def identify_code() -> dict[str, str]:
 
 
 def do(box: list[RunContext], number: int, arguments: tuple[Any, ...]) -> Any:
-    """Run a task on a node; `box` contains only the context. Raises InputError if the node's code
-    or libraries differ from the driver's."""
+    """Run task `number` on a node. `box`: a list of one, the run's context. Raises InputError if
+    the node's code or libraries differ from the driver's."""
     (context,) = box
     _compare_code(context.code)
     limit_threads(max(1, int(os.environ.get("OMP_NUM_THREADS") or 1)))
@@ -126,7 +126,8 @@ RETRIES = 3  # how often a task is run again if its process dies
 POLL_SECONDS = 0.1
 AT_ONCE = 64  # maximum number of results fetched at once
 STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
-# where Ray's temporary folder is made: short, because a socket's path has at most 107 bytes
+# Ray's temporary folder is made in the folder SHORT, and its name begins with OWN. The path must be
+# short, because Ray's sockets lie in it, and a socket's path has at most 107 bytes.
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
     # by default Ray retries a task that needs too much memory forever
@@ -138,9 +139,9 @@ SETTINGS = {  # defaults for environment variables
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """Runs tasks on the Ray cluster at `address` (auto or HOST:PORT). None: a cluster with
-    `workers` cores is started on this machine and stopped afterwards. A net gets `gpu_share` of a
-    GPU."""
+    """An executor that uses the Ray cluster at `address` (auto or HOST:PORT). None: a cluster with
+    `workers` cores is started on this machine and stopped afterwards. A net gets the fraction
+    `gpu_share` of a GPU."""
 
     address: str | None = None
     workers: int | None = None
@@ -175,8 +176,9 @@ class RayExecutor:
 def choose_executor(
     kind: str, address: str | None = None, workers: int | None = None, gpu_share: float = 1.0
 ) -> Executor:
-    """Return the executor that the user names. Raises InputError if it or the cluster does not
-    exist, or address or GPU share are given without a cluster."""
+    """Return the executor of the `kind` that the user names: LOCAL or RAY. Raises InputError for
+    another kind, for RAY if Ray is not installed or no cluster answers at the `address`, and for
+    LOCAL if an address or a GPU share is given."""
     if kind not in (LOCAL, RAY):
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
     if kind == RAY:
@@ -202,7 +204,8 @@ class _Running:
         )
         self._queue = queue.remote()
         context = RunContext(identify_code(), ray.put(pickle.dumps(work)), self._queue)
-        # Ray does not fetch a reference in a list for each task; _open fetches it once per process
+        # Ray does not fetch `context.work` for a task, because it is nested in `box`: _open fetches
+        # it once per process
         box, remote = ray.put([context]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         # check all tasks before the first one is submitted
@@ -302,7 +305,7 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
     if address is None:
         os.environ.update(_make_private())
         os.environ.pop("RAY_ADDRESS", None)
-    else:  # otherwise Ray tries a rejected token twenty times and prints a line each time
+    else:  # Ray's default is to retry a rejected token twenty times, with a line for each
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
     with nullcontext() if address is not None else _own_folder() as folder:

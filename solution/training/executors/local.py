@@ -54,7 +54,7 @@ def count_slots() -> int:
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """Runs tasks in processes of this machine, or in this process if one is enough."""
+    """An executor that uses processes of this machine, or only this process if one is enough."""
 
     workers: int | None = None  # number of processes; None: the number that count_slots returns
 
@@ -126,7 +126,7 @@ def _begin(
 ) -> None:
     global _messages, _task_work
     _messages, _task_work = messages, work
-    # the parent stops reading after the last result, so this worker must not wait for it
+    # let this worker exit with unread messages, because the parent reads none after the last result
     _messages.cancel_join_thread()
     with slots.get_lock():
         slot, slots.value = slots.value, slots.value + 1
@@ -146,7 +146,8 @@ def limit_threads(threads: int) -> None:
 
 
 def choose_gpu(slot: int, gpus: int, visible: str | None) -> str:
-    """Return the name or number of the visible GPU that worker number `slot` uses."""
+    """Return the name or number of the GPU that worker number `slot` uses. `gpus`: how many there
+    are; `visible`: their names, separated by commas, or None."""
     names = visible.split(",") if visible else [str(number) for number in range(gpus)]
     return names[slot % gpus]
 

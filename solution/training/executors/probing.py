@@ -10,7 +10,7 @@ from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
 AUTO = "auto"  # the cluster that this machine is part of
-PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^][:/@\s]+):([0-9]{1,5})$")
+PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^][:/@\s]+):([0-9]{1,5})$")  # HOST:PORT
 SECONDS = 5.0  # timeout of the connection, and of the server's answer
 ADVICE = "Begin one with `ray start --head`."
 # The opening of HTTP/2, with empty settings. A server that Ray can use answers with its settings.
