@@ -120,7 +120,8 @@ class ProgramCollection:
     def _finish(self, seconds: float, *, is_cut: bool) -> dict[str, Any]:
         outcome = self._labels.summarise()
         summary = self._describe(outcome, seconds)
-        # if the time was too short for a graph, the same command resumes the collection
+        # The collection stays unfinished if it has too few configurations for a graph, for example
+        # because the time was short. The same command then resumes it.
         is_final = len(outcome.configs) >= MIN_CONFIGS
         reason = "flat" if outcome.is_flat else ""
         if not is_final:

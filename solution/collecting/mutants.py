@@ -135,8 +135,9 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Choose at most MAX_SITES of the products `found` to mutate; return (product, form) of each in
-    reverse program order. The form is the opcode and sizes."""
+    """Choose at most MAX_SITES of the products (dots and convolutions) in `found` to mutate, at
+    most OF_A_FORM of each form. Return (product, form) of each, in reverse program order. The form
+    is a text of opcode, element types, sizes and dimension numbers."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -262,7 +263,8 @@ class _Writer:
         return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
 
     def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
-        """Write a tuple with the id of `old`: the elements of `whole` without the switches."""
+        """Append to `written` a copy of the tuple `whole` (an id) without its last element, the
+        switches. The copy has the id, name and shape of `old`; `shape`: the shape of `whole`."""
         count = len(old.shape.tuple_shapes)
         elements = [self._element(written, whole, shape, n) for n in range(count)]
         written.append(

@@ -268,7 +268,8 @@ def _find_beside(folder: Path, name: str) -> list[Path]:
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Return True if the name resolves to a module other than a folder without `__init__.py`."""
+    """Return True if an import of the name finds a module; a folder without `__init__.py` does not
+    count."""
     try:
         found = importlib.util.find_spec(name)
     # raised by find_spec if a module such as __main__ runs without a spec

@@ -30,7 +30,7 @@ from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # default and maximum number of configurations
 # SHARES: range of the share of the parameters that a random configuration sets. CHANGES: maximum
-# number of parameters in which a configuration near another one differs from it.
+# number of parameters that are changed to make a neighbour of a configuration.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # maximum number of values of the configuration tensor in memory at once

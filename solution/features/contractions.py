@@ -8,7 +8,8 @@ from a module has the contracted dimensions of the module (Graph.summed).
 
 The competition's best solutions read the dimensions from the protobuf files, and the organisers
 name them among the features that helped. Here every graph can have them: mark_contractions writes
-them into columns that only convolutions use otherwise, the feature dimensions of input and kernel.
+them into columns that only convolutions use otherwise: the input's feature and spatial dimensions,
+and the kernel's input feature and spatial dimensions.
 """
 
 import dataclasses

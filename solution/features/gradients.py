@@ -156,9 +156,13 @@ class Dots:
         return groups
 
     def _list_slopes(self, dot: Dot) -> list[int]:
-        """List the tensors, ascending, that may be the gradient of a dot's output. They depend on
-        the dot, and later open dots that read them fit as gradients of both operands, or of one
-        operand if shapes alone determine the dimensions that those dots contract."""
+        """List the tensors that may be the gradient of a dot's output, in ascending order.
+
+        Such a tensor depends on the dot and has the shape of its output. A later open dot (one not
+        yet recognised as a gradient) reads the tensor and one operand of the dot, and its shape
+        fits the gradient of the other operand. If shapes alone do not determine the dimensions that
+        the later dot contracts, some dot must also read the tensor and the other operand.
+        """
         certain, others = [], []
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
             for group in self._groups.get((kept, self._shape(dot.node)), ()):

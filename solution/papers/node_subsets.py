@@ -80,9 +80,10 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
 def choose_at_random(
     count: int, preferred: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the sorted numbers (k,) int64 of `count` random nodes, `preferred` ones (nodes,) bool
-    first, drawn without replacement evenly or in proportion to `weights` (nodes,). Source of the
-    exponential keys: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006."""
+    """Draw `count` nodes without replacement, evenly or in proportion to `weights` (nodes,); draw
+    from the others only after all `preferred` nodes (nodes,) bool. Return the nodes' indices (k,)
+    int64 in ascending order; k < count only if there are fewer nodes. Source of the exponential
+    keys: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006."""
     if weights is None:
         arrival = torch.rand(len(preferred)).numpy()
     else:
@@ -196,7 +197,8 @@ class NodeRows(nn.Module):
 
 
 def layout_numbers(inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-    """Return layouts as numbers 0 ... 1 for NodeRows: (configurable, len(configs), 18) float32."""
+    """Return the layouts of `configs`, scaled to 0 ... 1 as inputs of NodeRows: (configurable,
+    len(configs), 18) float32."""
     return _as_numbers(inputs.given(configs))
 
 

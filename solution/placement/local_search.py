@@ -67,8 +67,8 @@ class GainPredictor:
         self._labels = {"alike": find_alike(graph)[graph.leaders], "single": graph.leaders}
 
     def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
-        """Return the moves with a positive gain for each of REASONS, the largest first. Nodes are
-        grouped into parts by `size`, one of SIZES."""
+        """Return for each of REASONS the moves with a positive gain, the largest gain first.
+        `size`, one of SIZES, says how nodes are grouped into the parts that move."""
         timeline, waited = self._simulate(decision)
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)

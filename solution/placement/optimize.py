@@ -282,7 +282,8 @@ def ask_policy(
 
 
 def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: int = TRIES) -> None:
-    """Evaluate the policy's likeliest decision, repaired if needed: `most` evaluations at most."""
+    """Evaluate the policy's likeliest decision. While it does not fit into memory, repair it and
+    evaluate it again, with at most `most` evaluations in all."""
     choices = ask_policy(policy, evaluator, 1, seed)
     evaluate_repaired(evaluator, make_decision(evaluator.base, choices, 0), most)
 

@@ -281,7 +281,8 @@ class GraphLayers:
     def mean_of(self, x: str, sources: str, targets: str) -> str:
         count = self.apply("Shape", x, end=1)
         one = self.constant(np.ones((1, 1), np.float32))
-        # row 0 of `one` for every edge, so that sum_rows counts each target's edges
+        # Index 0 for each edge: sum_rows then adds row 0 of `one`, which is 1, for each edge of a
+        # target, so the sums are the targets' numbers of edges.
         zero = self.apply("Mul", sources, self.integers(0))
         number = self.apply("Max", self.sum_rows(one, targets, zero, count), one)
         return self.apply("Div", self.sum_rows(x, targets, sources, count), number)

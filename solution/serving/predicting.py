@@ -58,8 +58,8 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 
 
 def _find_in_folder(data: Path) -> tuple[list[folders.GraphFile], Mapping[Path, str], Path | None]:
-    """Return a folder's test files, {} for checksums, which only stores have, and the sample
-    submission."""
+    """Return a folder's test files, no checksums (an empty mapping, because only stores have them),
+    and the sample submission."""
     files = [file for file in folders.find_files(data) if file.split == "test"]
     for words in folders.find_left_out(data):
         warn(words)

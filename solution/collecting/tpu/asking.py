@@ -331,7 +331,8 @@ def _skip_tuples(computation: Any) -> None:
     """Remove, in place, each get-tuple-element of a tuple that the computation itself makes; its
     readers read the tuple's operand instead."""
     tuples = {i.id: i for i in computation.instructions if i.opcode == "tuple"}
-    renamed: dict[int, int] = {}  # by the id of a get-tuple-element: the operand that it returns
+    # by the id of a get-tuple-element: the id of the tuple's operand that it selects
+    renamed: dict[int, int] = {}
     kept: list[Any] = []
     for instruction in computation.instructions:  # operands stand before their readers
         instruction.operand_ids[:] = [renamed.get(o, o) for o in instruction.operand_ids]

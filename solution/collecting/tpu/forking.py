@@ -121,8 +121,8 @@ class Copy:
 
 
 class Copies:
-    """Runs each compilation in a forked process; keeps at most one of them paused after the
-    passes."""
+    """Runs each compilation in a forked process. At most one process is kept, paused after the
+    passes over HLO, so that a full request for the same module can continue there."""
 
     def __init__(self, compiler: Libtpu, parent: Path) -> None:
         self._compiler, self._parent = compiler, parent

@@ -32,8 +32,9 @@ _TENSOR = {
     "waste": ("log ratio", "padding to the (8, 128) register tile"),
     "displacement": ("share", "how far out the program's contiguous dimension moved"),
 }
-# The features of pairs that are summed over nodes; the others of solution.features.layout.tensors
-# say nothing new in an average over nodes.
+# Features of (node, layout) pairs that a row sums over nodes, weighted. The other features in
+# layouts.TENSOR_FEATURES are left out, because their weighted sums say nothing new: for example,
+# those of `size` are equal in all configurations of a graph.
 SUMMED = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in _TENSOR)
 _WEIGHTS = {
     "count": "nodes equally",

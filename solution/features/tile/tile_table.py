@@ -60,7 +60,7 @@ KERNEL_FEATURES = (
     *(Feature(f"{group}_{how}", "log1p bytes", f"{how} of the output tensors of {group} nodes")
       for group in (*GROUPS, OTHER) for how in ("sum", "mean", "max")),
 )  # fmt: skip
-MINOR = 3  # number of dimensions with columns, counted from the contiguous one
+MINOR = 3  # number of most minor dimensions that have columns minor_* and minor_tiles_*
 
 _BLOCKS = {
     "kernel": "the tile of a convolution's kernel",

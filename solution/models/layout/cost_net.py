@@ -12,9 +12,9 @@ processed. Learned factors are bounded so that out-of-distribution programs fall
 the costs of copies and slow loops change by a factor of MOST_TIMES at most, the savings of fused
 instructions do not change, and an instruction's bytes cost little compared with copied bytes.
 
-One cost does not depend on the program: whether its arguments (parameters) come in the layouts that
-it asks for. If they do, copies of arguments are free. One learned number is the factor of all such
-copies.
+Copies of arguments (a program's parameters) are free if the arguments come in the layouts that the
+program asks for. Whether they do does not depend on the program, so one learned factor, equal for
+all programs, multiplies the costs of all copies of arguments.
 
 A score is a sum over states, so it can be explained (list_costs). Scores are divided by the spread
 of copied bytes over the graph's reference list (the configurations that are scored together), so

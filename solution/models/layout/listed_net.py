@@ -231,7 +231,8 @@ class ListedNet:
         `_describe_conflicts`."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
-        # the touched nodes, their operands and consumers, and the nodes whose constraints changed
+        # Nodes to compute anew (`numbers`): the touched nodes, their operands and consumers, and
+        # the nodes whose constraints changed.
         config, node = np.divmod(touched.numbers, size)
         reached = [touched.numbers, conflicts[0]]
         for neighbours in both:

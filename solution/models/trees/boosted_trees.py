@@ -37,7 +37,8 @@ MAX_BYTES = 1 << 28
 END = "end of trees"
 OBJECTIVE = re.compile(r"[a-z_]{1,40}( sigmoid:[0-9.]{1,10})?")
 NUMBERS = re.compile(r"[-+0-9.e ]*")
-# lines of a tree's text, in order, with their types: one number per split, or per leaf
+# Lines of a tree's text, in order, with the types of their numbers: OF_SPLITS and INTERNAL have one
+# number per split, OF_LEAVES one per leaf.
 OF_SPLITS = {
     "split_feature": np.int64,
     "split_gain": np.float64,

@@ -55,7 +55,8 @@ def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
     sent = np.tile(graph.output_bytes[graph.edges[:, 1]], 2)
     links = coo_array((sent, tuple(ends.T)), shape=2 * (graph.num_nodes,)).tocsr()
     links.sort_indices()
-    lightest = cost.max() / 2  # minimum mean weight of a part
+    # The mean weight of a part must be at least half the weight of the heaviest node.
+    lightest = cost.max() / 2
     most = np.count_nonzero(cost) // 2, cost.sum() / max(lightest, 1e-30)
     parts = max(1, int(min(len(machine), *most)))
     division = pymetis.part_graph(

@@ -268,9 +268,12 @@ def assign_device(task, device, in_start, in_of, leaders, placement):
 
 @njit(cache=True, nogil=True)
 def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
-    """Schedule tasks in `order`, each on the device where it ends first; return each task's device,
-    start and end. Inputs without producers go to their first reader's device. A task runs on the
-    device of its leader (in `leaders`) if that has one, else on its `fixed` device, -1: any."""
+    """Schedule tasks in `order`; return each task's device, start and end in seconds.
+
+    A task runs on the device of its leader (`leaders`) if the leader has one already, else on its
+    `fixed` device or, if that is -1, on the device where it ends first. A task without producers
+    that takes no time gets its leader's device too, else that of its first reader.
+    """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
     starts, ends = np.zeros((devices, tasks)), np.zeros((devices, tasks))

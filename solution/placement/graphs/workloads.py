@@ -81,10 +81,11 @@ WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGR
 DRAWN = 96  # number of drawn programs that are reserved for training: never used for validation
 # maxima at scale 1: layers x time steps of a recurrent network; layers of a WaveNet
 CELLS, LAYERS = 40, 24
+# number of time steps of the recurrent networks in DOCUMENT, whose names do not contain it
 STEPS = {
     "rnnlm": architectures.RNNLM_STEPS,
     "gnmt": architectures.GNMT_STEPS,
-}  # time steps of the GO paper's programs
+}
 # batch sizes for training the policy; the GO paper tests others
 BATCHES = (4, 8, 12, 16, 24, 48, 96)
 

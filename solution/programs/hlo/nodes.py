@@ -35,7 +35,8 @@ class Nodes:
     # (nodes,) uint8: ids of opcodes; 0 for an opcode that the competition does not know
     opcodes: np.ndarray
     edges: np.ndarray  # (edges, 2) int64: each row is [consumer, producer]
-    # (1, s) int64: first node of each section, then the number of nodes; see MAIN_COMPUTATIONS
+    # (1, s) int64: the first node of each section; the last entry is the number of nodes. A section
+    # has the nodes of consecutive computations up to a main one (MAIN_COMPUTATIONS) or the end.
     splits: np.ndarray
     # (nodes, 2, SUMMED) int8: dimensions that a dot sums, in its left and right operand; -1: none
     summed: np.ndarray
