@@ -3,10 +3,11 @@
 `python -m benchmarks.coverage RUN...` takes finished runs. The budget of every program is
 calibrated on the programs of the other folds. In a run with `--scheme family` these are of other
 families, and its models have seen no relative. The second table of a run has only the largest
-third of each group of the folds (of each family), calibrated on the others' smaller programs.
+third of each family; the largest third of other families does not count in its calibration.
 
 `python -m benchmarks.coverage --unseen FOLDER` takes the bundled models, and the folder's labelled
-graphs that they have not learned from.
+graphs that they have not learned from: all, and those whose structure they have not seen either, so
+that they are not other sizes of a program. Their families may have been seen.
 """
 
 import argparse
@@ -41,7 +42,16 @@ from solution.serving.record import Program, hash_name
 DRAWS = 20  # random orders per program
 SCHEMA = {"program": pl.String, "k": pl.Int64, "needed": pl.Int64, "configs": pl.Int64,
           "random": pl.Float64}  # fmt: skip
-COLUMNS = ("Collection", "Programs", "Covered", "Abstained", "Mean k", "Random", "Configs")
+COLUMNS = (
+    "Collection",
+    "Programs",
+    "Answered",
+    "Covered",
+    "Abstained",
+    "Mean k",
+    "Random",
+    "Configs",
+)
 
 
 @dataclass(frozen=True)
@@ -84,12 +94,16 @@ def _shuffle(ranked: Ranked, seed: int) -> Ranked:
 
 
 def find_largest(asked: Sequence[Asked]) -> list[bool]:
-    """Tell for each program whether it is in the largest third of its group, by nodes."""
-    sizes: dict[str, list[int]] = {}
-    for one in asked:
-        sizes.setdefault(one.program.group, []).append(one.program.nodes)
-    limits = {group: np.quantile(nodes, 2 / 3) for group, nodes in sizes.items()}
-    return [one.program.nodes >= limits[one.program.group] for one in asked]
+    """Tell for each graph whether it is in the largest third of its family (the first word of its
+    name), by nodes; no graph of a family with fewer than three is."""
+    families: dict[str, list[int]] = {}
+    for number, one in enumerate(asked):
+        families.setdefault(one.program.family, []).append(number)
+    largest: set[int] = set()
+    for numbers in families.values():
+        ordered = sorted(numbers, key=lambda number: asked[number].program.nodes)
+        largest.update(ordered[len(ordered) - len(ordered) // 3 :])
+    return [number in largest for number in range(len(asked))]
 
 
 def ask(asked: Sequence[Asked], *, largest: bool) -> pl.DataFrame:
@@ -145,15 +159,15 @@ def ask_bundle(folder: Path) -> dict[str, pl.DataFrame]:
         if graph.runtimes is None:
             continue
         ranking = bundle.rank(graph)
-        rows.setdefault(name, []).append(
-            {
-                "program": graph.architecture,
-                "k": ranking.measure,
-                "needed": needed(find_steps(ranking.order, graph.runtimes), REGRET),
-                "configs": graph.num_configs,
-                "random": None,
-            }
-        )
+        row = {
+            "program": graph.architecture,
+            "k": ranking.measure,
+            "needed": needed(find_steps(ranking.order, graph.runtimes), REGRET),
+            "configs": graph.num_configs,
+            "random": None,
+        }
+        for kind in (name,) if ranking.known else (name, f"{name}, new structure"):
+            rows.setdefault(kind, []).append(row)
     return {name: pl.DataFrame(own, SCHEMA) for name, own in sorted(rows.items())}
 
 
@@ -168,7 +182,7 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
         # Graphs of one program share one weight.
         covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
         means = covered.group_by("program").agg(pl.col("covered", "k", "random", "configs").mean())
-        shown = [collection, str(asked["program"].n_unique())]
+        shown = [collection, str(asked["program"].n_unique()), str(len(means))]
         if len(answered):
             shown.append(f"{means['covered'].mean():.1%}")
         else:
@@ -189,6 +203,8 @@ def main() -> None:
     parser.add_argument("--unseen", type=Path, help="a folder of labelled graphs")
     options = parser.parse_args()
     console = Console(width=100)
+    if not options.runs and options.unseen is None:
+        parser.error("expected a run or --unseen")
     if options.unseen is not None:
         console.print(show("The bundled models, graphs unseen", ask_bundle(options.unseen)))
     for folder in options.runs:

@@ -5,7 +5,7 @@ the top-5 score for tile; higher is better). An interval says where a mean would
 programs. It does not include the variation with the training seed: `reseed_spread` does.
 
 **One rule for every interval, probability and verdict.** The sampling unit is a group of graphs
-that the folds keep together: a program at all its sizes, or a single graph if folds are by graph.
+that the folds keep together: a program at all its sizes; a family; a graph if folds are by graph.
 Graphs of a group score alike, so many sizes of few programs do not make a mean more certain. Let
 w_g be group g's share of the collection's graphs, m_g the group's mean score, and m the mean score
 of all graphs of the collection. Then
@@ -317,9 +317,9 @@ def means_by_member(table: pl.DataFrame) -> dict[tuple[str, str], Mean]:
 
 
 def show_interval(mean: Mean) -> str:
-    """Return the interval as text, such as "0.355 to 0.499"; "too few graphs" if it is NaN."""
+    """Return the interval as text, such as "0.355 to 0.499"; "too few groups" if it is NaN."""
     known = not np.isnan(mean.low)
-    return f"{mean.low:.3f} to {mean.high:.3f}" if known else "too few graphs"
+    return f"{mean.low:.3f} to {mean.high:.3f}" if known else "too few groups"
 
 
 def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:

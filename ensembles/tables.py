@@ -40,7 +40,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
         names=("Collection",), numbers=("Graphs", "Difference", "95% interval", "Probability"),
     )  # fmt: skip
     for line in lines.iter_rows(named=True):
-        interval = "too few graphs"
+        interval = "too few groups"
         if fitted:
             interval = "fitted on these"
         elif line["low"] is not None:
@@ -67,7 +67,7 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
     """Return a sentence that says which of `a` and `b` is better, or that this is not certain.
     `mean` is the row of `compare` for the mean over the collections."""
     if mean["low"] is None:
-        return f"{a} against {b}: the graphs are too few to tell which is better."
+        return f"{a} against {b}: the groups of graphs are too few to tell which is better."
     difference = mean["difference"]
     if difference == 0:
         return f"{a} and {b} cannot be told apart: their mean scores are the same."

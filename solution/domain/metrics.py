@@ -139,7 +139,7 @@ def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.Dat
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over graphs with its 95% interval; NaN where there are too few graphs."""
+    """A mean over graphs with its 95% interval; NaN where there are too few groups."""
 
     value: float
     low: float

@@ -116,7 +116,10 @@ class Learned:
         self.programs = programs
         self.calibrated = [program for program in programs if program.steps]
         self.number = count_programs(self.calibrated)
-        self.unseen = " of families that the models had not seen" if by_family else ""
+        groups = len({program.group for program in self.calibrated})
+        self.unseen = ""
+        if by_family:
+            self.unseen = f" of {groups} families, each ranked by models that had not seen it"
         self.most = max((program.ranked for program in self.calibrated), default=0)
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
@@ -143,13 +146,16 @@ class Learned:
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance of a learned program to the nearest one of another group."""
-        _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
-        if len(groups) > FEW:
-            nearest = _find_nearest(self._sizes, groups)
+        """Return the largest distance of a learned program to the nearest other one; its own sizes
+        do not count."""
+        numbers: dict[tuple[str, str], int] = {}
+        names = map(_name_program, self.programs)
+        number = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+        if len(number) > FEW:
+            nearest = _find_nearest(self._sizes, number)
         else:
             distances = _distances(self._sizes[:, None], self._sizes)
-            distances[groups[:, None] == groups] = np.inf
+            distances[number[:, None] == number] = np.inf
             nearest = distances.min(axis=1)
         return float(nearest.max(initial=0.0, where=nearest < np.inf))
 

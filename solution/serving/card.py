@@ -39,7 +39,8 @@ Ranks compiler configurations of tensor programs from fastest to slowest: {model
 
 Out of fold: every graph is scored by models that have not seen {unseen}. {claim}
 
-{caveat}Measure: how many of the first are enough to be within {regret:.0%} of the best for
+{caveat}No interval is given for fewer than five groups of graphs, or if one group has more than
+half of them. Measure: how many of the first are enough to be within {regret:.0%} of the best for
 {confidence:.0%} of such programs; a dash where there are too few to say.
 
 | Collection | Family | Out of fold | Graphs |

@@ -70,7 +70,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean out-of-fold score, with a 95% interval if there are enough graphs."""
+    """A mean out-of-fold score, with a 95% interval if there are enough groups."""
 
     value: float
     low: float | None

@@ -154,7 +154,7 @@ def _compare(evidence: Evidence) -> list[str]:
     gain = evidence.gain_over_best
     if gain is None:
         return []
-    likely = "The graphs are too few to say if it would also be better on others"
+    likely = "The groups of graphs are too few to say if it would also be better on others"
     if gain["probability"] is not None:
         likely = (
             "On other graphs of this kind it would be better with a probability of "

@@ -77,9 +77,9 @@ def show_times(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return "LOW to HIGH", or "too few graphs" if an end is None or `low` is NaN."""
+    """Return "LOW to HIGH", or "too few groups" if an end is None or `low` is NaN."""
     if low is None or high is None or math.isnan(low):
-        return "too few graphs"
+        return "too few groups"
     return f"{number(low)} to {number(high)}"
 
 

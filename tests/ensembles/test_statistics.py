@@ -53,7 +53,7 @@ def test_with_groups_of_one_size_it_is_the_paired_t_test_of_their_means(of_a_gro
     )
 
 
-@pytest.mark.parametrize("groups", [5, 40])
+@pytest.mark.parametrize("groups", [5, 11, 40])
 @pytest.mark.parametrize(("world", "fewest"), [(draw_normal, 0.94), (draw_skewed, 0.925)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(
     world: World, fewest: float, groups: int
@@ -123,7 +123,7 @@ def test_below_five_groups_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize(("size", "is_sure"), [(10, True), (11, False)])
-def test_no_interval_if_one_program_has_more_than_half_of_the_graphs(
+def test_no_interval_if_one_group_has_more_than_half_of_the_graphs(
     size: int, *, is_sure: bool
 ) -> None:
     table = make_table({(TILE, "one"): draw_scores(0, 10 + size)})

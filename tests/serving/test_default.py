@@ -32,6 +32,8 @@ def test_it_is_small_and_ranks_every_collection() -> None:
     }  # fmt: skip
     card = (bundle.folder / CARD).read_text()
     assert "ensemble `best`" in card
+    assert "any program of its family" in card
+    assert "families" in bundle.rank(read_graph(KERNEL)).reason
     teacher = bundle.record.teacher
     assert teacher is not None
     assert set(teacher.scores) == set(bundle.record.scores) == set(bundle.collections)
