@@ -93,35 +93,29 @@ def _shuffle(ranked: Ranked, seed: int) -> Ranked:
     return {key: (generator.permutation(order), times) for key, (order, times) in ranked.items()}
 
 
-def find_largest(asked: Sequence[Asked]) -> list[bool]:
-    """Tell for each graph whether it is in the largest third of its family (the first word of its
-    name), by nodes; no graph of a family with fewer than three is."""
-    families: dict[str, list[int]] = {}
-    for number, one in enumerate(asked):
-        families.setdefault(one.program.family, []).append(number)
-    largest: set[int] = set()
-    for numbers in families.values():
-        ordered = sorted(numbers, key=lambda number: asked[number].program.nodes)
-        largest.update(ordered[len(ordered) - len(ordered) // 3 :])
-    return [number in largest for number in range(len(asked))]
+def split_largest(asked: Sequence[Asked]) -> tuple[list[Asked], list[Asked]]:
+    """Return the largest third of each family (the first word of names), by nodes, and the other
+    graphs; all graphs of a family with fewer than three are among these."""
+    families: dict[str, list[Asked]] = {}
+    for one in sorted(asked, key=lambda one: one.program.nodes):
+        families.setdefault(one.program.family, []).append(one)
+    largest, others = [], []
+    for family in families.values():
+        count = len(family) - len(family) // 3
+        others += family[:count]
+        largest += family[count:]
+    return largest, others
 
 
-def ask(asked: Sequence[Asked], *, largest: bool) -> pl.DataFrame:
+def ask(asked: Sequence[Asked], calibrating: Sequence[Asked]) -> pl.DataFrame:
     """Return each program's budget (null: abstained) and its required number; the same for random
-    orders. `largest`: only of the largest, calibrated on the others."""
+    orders. The budgets are calibrated on the programs of other folds in `calibrating`."""
     rows = []
     known: dict[int, tuple[Learned, list[Learned]]] = {}
-    is_largest = find_largest(asked) if largest else [False] * len(asked)
-    for one, is_large in zip(asked, is_largest, strict=True):
-        if largest and not is_large:
-            continue
+    for one in asked:
         own = one.program
         if one.fold not in known:
-            others = [
-                other
-                for other, is_large in zip(asked, is_largest, strict=True)
-                if other.fold != one.fold and not is_large
-            ]
+            others = [other for other in calibrating if other.fold != one.fold]
             drawn = [Learned([other.random[draw] for other in others]) for draw in range(DRAWS)]
             known[one.fold] = Learned([other.program for other in others]), drawn
         learned, drawn = known[one.fold]
@@ -209,10 +203,10 @@ def main() -> None:
         console.print(show("The bundled models, graphs unseen", ask_bundle(options.unseen)))
     for folder in options.runs:
         asked = read_programs(Run.existing(folder), options.recipe)
-        for largest in (False, True):
-            tables = {name: ask(own, largest=largest) for name, own in asked.items()}
-            title = f"{folder.name}, {'the largest' if largest else 'all programs'}"
-            console.print(show(title, tables))
+        everything = {name: ask(own, own) for name, own in asked.items()}
+        largest = {name: ask(*split_largest(own)) for name, own in asked.items()}
+        console.print(show(f"{folder.name}, all programs", everything))
+        console.print(show(f"{folder.name}, the largest", largest))
 
 
 if __name__ == "__main__":

@@ -104,8 +104,8 @@ def count_programs(graphs: Sequence[Program]) -> int:
     return len(set(map(_name_program, graphs)))
 
 
-def _name_program(graph: Program) -> tuple[str, str]:
-    return graph.group, graph.architecture
+def _name_program(graph: Program) -> str:
+    return f"{graph.group}:{graph.architecture}"
 
 
 class Learned:
@@ -148,14 +148,13 @@ class Learned:
     def gap(self) -> float:
         """Return the largest distance of a learned program to the nearest other one; its own sizes
         do not count."""
-        numbers: dict[tuple[str, str], int] = {}
-        names = map(_name_program, self.programs)
-        number = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
-        if len(number) > FEW:
-            nearest = _find_nearest(self._sizes, number)
+        names = [_name_program(program) for program in self.programs]
+        _, numbers = np.unique(names, return_inverse=True)
+        if len(numbers) > FEW:
+            nearest = _find_nearest(self._sizes, numbers)
         else:
             distances = _distances(self._sizes[:, None], self._sizes)
-            distances[number[:, None] == number] = np.inf
+            distances[numbers[:, None] == numbers] = np.inf
             nearest = distances.min(axis=1)
         return float(nearest.max(initial=0.0, where=nearest < np.inf))
 
