@@ -10,13 +10,12 @@ class Backend:
     The CPU backend requests row-major operands of every instruction and row-major results of
     products (`CpuLayoutAssignment::AddBackendConstraints` of openxla/xla). A configuration requests
     its layouts by custom calls (on a CPU, see solution.collecting.constraints; on a TPU,
-    solution.collecting.tpu.asking). In TpuGraphs, it constrains the instructions themselves.
+    solution.collecting.tpu.asking).
     """
 
-    row_major_operands: bool  # every operand is requested in row-major order
-    # dots and convolutions write row-major tensors in canonical dimension order
-    row_major_products: bool
-    by_custom_calls: bool  # each layout that a configuration requests is a separate custom call
+    # every operand is requested in row-major order; dots and convolutions write row-major tensors
+    # in canonical dimension order
+    row_major: bool
     # before layouts are assigned, operands of dots and convolutions are transposed or swapped, and
     # dots become products of matrices
     canonical_operands: bool
@@ -24,15 +23,7 @@ class Backend:
     # tensors are padded to tiles, and layouts chosen by padded size; see tiles and register_tiles
     device_layouts: bool
 
-    @property
-    def flags(self) -> tuple[bool, ...]:
-        """The fields that compiled code reads, in the order of `Instructions.flags`."""
-        return (
-            self.row_major_operands, self.row_major_products, self.by_custom_calls,
-            self.device_layouts,
-        )  # fmt: skip
 
-
-CPU = Backend(True, True, True, True, True, device_layouts=False)
-TPU = Backend(False, False, True, False, False, device_layouts=True)
+CPU = Backend(row_major=True, canonical_operands=True, by_library=True, device_layouts=False)
+TPU = Backend(row_major=False, canonical_operands=False, by_library=False, device_layouts=True)
 BACKENDS = {"cpu": CPU, "tpu": TPU}

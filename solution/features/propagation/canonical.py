@@ -170,7 +170,7 @@ def fix_layouts(
     layouts = _read_layouts(graph)[node[:count]]
     wanted = opcodes == OPCODE_IDS["parameter"]
     fixed[:count][wanted] = layouts[wanted]
-    if backend.row_major_products:
+    if backend.row_major:
         for index in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
             fixed[index] = pack_layout(range(int(ranks[index]))[::-1])
         for index in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):

@@ -88,9 +88,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses that read i
     reader_starts: np.ndarray
     reading: np.ndarray  # (uses,) int64, uses sorted by the instance that they read
-    # (4,) bool, fields of Backend: row_major_operands, row_major_products, by_custom_calls,
-    # device_layouts
-    flags: np.ndarray
+    flags: np.ndarray  # (2,) bool, fields of Backend: row_major, device_layouts
 
     @property
     def number(self) -> int:
@@ -146,7 +144,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         main=_choose_main(graph, node, rows, named, starts),
         reader_starts=reader_starts,
         reading=reading,
-        flags=np.array(backend.flags),
+        flags=np.array([backend.row_major, backend.device_layouts]),
     )
     return choose_layouts(graph, inlined, listed) if backend.device_layouts else listed
 

@@ -51,6 +51,7 @@ from solution.features.propagation.worklist import (
     find_sources,
     only_ones_differ,
     propagate_all,
+    request_configuration,
     reset,
     set_buffer,
     set_use,
@@ -75,7 +76,7 @@ def assign_tiled(program, given, state):
         _request_kept(program, state, RESHAPES)
         _request_kept(program, state, REDUCES)
         _request_products(program, given, state, turn)
-        _request_configuration(program, given, state)
+        request_configuration(program, given, state)
         propagate_all(program, state)
         fill_unconstrained(program, given, state)
         if not _keep_reshapes(program, state) and not _keep_reductions(program, state):
@@ -152,15 +153,6 @@ def _request_products(program, given, state, turn):
         for use in range(program.use_starts[op], program.use_starts[op + 1]):
             if program.wanted[use] != UNSET:
                 set_use(program, state, use, program.wanted[use], MANDATORY, 0)
-
-
-@njit(cache=True, nogil=True)
-def _request_configuration(program, given, state):
-    """Constrain the custom calls of a configuration, beginning with the program's first one."""
-    for op in program.order:
-        if program.kind[op] == ASKS and given[op] != UNSET:
-            set_buffer(program, state, op, given[op], MANDATORY, URGENT)
-            set_use(program, state, program.use_starts[op], given[op], MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)

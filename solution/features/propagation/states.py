@@ -87,7 +87,7 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
             position = asked[op, 0]
             if position >= 0:
                 given[op] = packed[starts[position] + codes[row, position], asked[op, 1]]
-        if program.flags[3]:
+        if program.flags[1]:
             assign_tiled(program, given, state)
             mark_tiled_copies(program, given, free, state, marks)
         else:

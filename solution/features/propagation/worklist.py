@@ -108,13 +108,13 @@ def _add(state, item):
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Write the layout of every buffer and use into `state`; `given` (instructions,) is the layout
-    that each custom call requests, or UNSET."""
+    """Write the layout of every buffer and use into `state`, as a CPU's compiler assigns them.
+    `given` (instructions,) is the layout that each custom call requests, or UNSET."""
     reset(state)
     find_sources(program, given, state.source)
     _request_fixed(program, state)
-    _request_of_backend(program, given, state)
-    _request_of_configuration(program, given, state)
+    _request_row_major(program, given, state)
+    request_configuration(program, given, state)
     propagate_all(program, state)
     fill_unconstrained(program, given, state)
 
@@ -129,7 +129,7 @@ def reset(state):
 def fill_unconstrained(program, given, state):
     """Make every result without a constraint row-major, and propagate these layouts."""
     for op in program.order:
-        takes_part = program.kind[op] != ASKS or (given[op] != UNSET and program.flags[2])
+        takes_part = program.kind[op] != ASKS or given[op] != UNSET
         if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
             set_buffer(program, state, op, row_major(program.rank[op]), 0, URGENT)
             propagate_all(program, state)
@@ -142,12 +142,11 @@ def find_sources(program, given, source):
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
-        if program.flags[2]:
-            behind, before = program.behind[base], program.before[use]
-            if behind != NONE and given[behind] != UNSET and behind != reader:
-                source[use] = behind
-            if before != NONE and given[before] != UNSET:
-                source[use] = before
+        behind, before = program.behind[base], program.before[use]
+        if behind != NONE and given[behind] != UNSET and behind != reader:
+            source[use] = behind
+        if before != NONE and given[before] != UNSET:
+            source[use] = before
 
 
 @njit(cache=True, nogil=True)
@@ -169,14 +168,12 @@ def _request_row_major_operands(program, state, op):
 
 
 @njit(cache=True, nogil=True)
-def _request_of_backend(program, given, state):
-    """If the backend requests it, make operands row-major, and give results the layout
-    `program.fixed`; for a dot with swapped operands, and its transpose, `program.turned`."""
-    if not program.flags[0]:
-        return
+def _request_row_major(program, given, state):
+    """Make operands row-major, and give results the layout `program.fixed`; for a dot with swapped
+    operands, and its transpose, `program.turned`."""
     for op in program.order:
         kind = program.kind[op]
-        if kind == GIVES or (kind == ASKS and (given[op] == UNSET or not program.flags[2])):
+        if kind == GIVES or (kind == ASKS and given[op] == UNSET):
             continue
         if program.fixed[op] != UNSET:
             turned = _is_turned(program, given, op)
@@ -199,23 +196,13 @@ def _is_turned(program, given, op):
 
 
 @njit(cache=True, nogil=True)
-def _request_of_configuration(program, given, state):
-    """Add the configuration's layouts as mandatory constraints, on custom calls if the backend has
-    these, else on instructions and uses."""
-    if program.flags[2]:
-        for op in program.order:
-            if program.kind[op] == ASKS and given[op] != UNSET:
-                set_buffer(program, state, op, given[op], MANDATORY, URGENT)
-                set_use(program, state, program.use_starts[op], given[op], MANDATORY, URGENT)
-        return
+def request_configuration(program, given, state):
+    """Add the configuration's layouts as mandatory constraints on custom calls, beginning with the
+    program's first one."""
     for op in program.order:
-        behind = program.behind[op]
-        if behind != NONE and given[behind] != UNSET:
-            set_buffer(program, state, op, given[behind], MANDATORY, URGENT)
-        for use in range(program.use_starts[op], program.use_starts[op + 1]):
-            before = program.before[use]
-            if before != NONE and given[before] != UNSET:
-                set_use(program, state, use, given[before], MANDATORY, URGENT)
+        if program.kind[op] == ASKS and given[op] != UNSET:
+            set_buffer(program, state, op, given[op], MANDATORY, URGENT)
+            set_use(program, state, program.use_starts[op], given[op], MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)

@@ -70,8 +70,6 @@ class Slow:
         """The custom calls that ask for something stand between a tensor and its readers."""
         program = self.program
         base, reader = int(program.read[slot]), int(program.reader[slot])
-        if not self.backend.by_custom_calls:
-            return base
         behind, before = int(program.behind[base]), int(program.before[slot])
         if before != kinds.NONE and self.given[before]:
             return before
@@ -81,7 +79,7 @@ class Slow:
 
     def takes_part(self, op: int) -> bool:
         is_call = self.program.kind[op] == kinds.ASKS
-        return not is_call or (self.backend.by_custom_calls and self.given[op] is not None)
+        return not is_call or self.given[op] is not None
 
     def request(self) -> None:
         """All constraints that do not follow from others, in XLA's order."""
@@ -92,7 +90,7 @@ class Slow:
         for use in self.uses[-1]:
             self.set_use(use, row_major(program.rank[use.base]), True, True)
         for op in program.order:
-            if self.backend.row_major_operands and self.takes_part(op) and op < program.number - 1:
+            if self.takes_part(op) and op < program.number - 1:
                 if program.fixed[op] != UNSET:
                     self.set_buffer(self.buffers[op], self.write(op), True, True)
                 for use in self.uses[op]:
@@ -100,22 +98,9 @@ class Slow:
                     rows = row_major(program.rank[use.base])
                     self.set_use(use, self.write(use.base) if is_turned else rows, True, True)
         for op in program.order:
-            self.request_of_configuration(op)
-
-    def request_of_configuration(self, op: int) -> None:
-        program = self.program
-        if self.backend.by_custom_calls:
             if program.kind[op] == kinds.ASKS and self.given[op]:
                 self.set_buffer(self.buffers[op], self.given[op], True, True)
                 self.set_use(self.uses[op][0], self.given[op], True, True)
-            return
-        behind = program.behind[op]
-        if behind != kinds.NONE and self.given[behind]:
-            self.set_buffer(self.buffers[op], self.given[behind], True, True)
-        for slot, use in enumerate(self.uses[op], start=int(program.use_starts[op])):
-            before = program.before[slot]
-            if before != kinds.NONE and self.given[before]:
-                self.set_use(use, self.given[before], True, True)
 
     def is_turned(self, op: int) -> bool:
         """Whether a dot is multiplied the other way round, so that nothing is left to transpose."""
@@ -213,7 +198,7 @@ class Slow:
                 self.set_use(use, tuple(order[k] for k in layout), False, True)
         for use in self.all_uses():
             is_read = use.source is buffer and self.program.kind[use.reader] != kinds.GIVES
-            if is_read and not self.backend.row_major_operands:
+            if is_read and not self.backend.row_major:
                 self.set_use(use, layout, False, True)
 
     def all_uses(self) -> Iterator[Use]:
