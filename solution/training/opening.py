@@ -282,13 +282,17 @@ SAME = ("collection", "split", "graph", "source")
 
 def open_run_store(run: Run, given: Path | None = None) -> Store:
     """Return the run's store: the store at `given` or, without it, a store at the recorded path or
-    among this machine's stores. Raises InputError if there is no store, a store is damaged, or none
-    has all graphs of the run."""
+    among this machine's stores. Raises InputError if none of these is an intact store with all
+    graphs of the run."""
     folders = list_stores(run) if given is None else [given]
     there = [folder for folder in folders if given or _is_there(folder)]
     refused: list[str] = []
     for folder in there:
-        store = Store.open(folder)
+        try:
+            store = Store.open(folder)
+        except InputError as error:  # another folder may hold an intact one
+            refused.append(str(error))
+            continue
         defect = find_other_graphs(run, store)
         if defect is None:
             return store
