@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from solution.analysis.data_check import check_files
 from solution.data.folders import GraphFile, find_files, find_sample_submission
-from solution.data.scan import join_defects, scan
+from solution.data.scan import join_defects
 from solution.domain.collection import COLLECTIONS, SAMPLE_SUBMISSION, SPLITS
 from solution.domain.graph import warn_of_estimates
 from solution.system.errors import InputError
@@ -59,7 +60,7 @@ def pack(folder: Path, readme: Path, out: Path) -> Release:
     Raises InputError if there is no data, a file is defective, or `readme` cannot be read.
     """
     files = find_files(folder)
-    summaries, defects = scan(files)
+    summaries, defects, _ = check_files(files)
     if defects:
         raise InputError(
             f"{folder}: nothing is packed, because {count(len(defects), 'file')} cannot be used:\n"
@@ -91,7 +92,7 @@ def describe_contents(summaries: pl.DataFrame) -> str:
     """Return the section of the README that describes the packed files, as Markdown.
 
     Args:
-        summaries: a row per graph, as scan returns it.
+        summaries: a row per graph, as check_files returns it.
     """
     lines = [
         "## What is in this file",

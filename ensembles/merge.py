@@ -284,19 +284,11 @@ class RunScores:
     seeds: pl.DataFrame
 
 
-@dataclass(frozen=True, eq=False)
-class Merged:
-    """The result of merging a run by a recipe."""
-
-    scores: RunScores
-    # by graph ID (collection:graph), a test graph's configuration numbers from fastest to slowest
-    orders: dict[str, np.ndarray]
-
-
-def merge_run(run: Run, recipe: Recipe) -> Merged:
+def merge_run(run: Run, recipe: Recipe) -> tuple[RunScores, dict[str, np.ndarray]]:
     """Write the recipe's rankings of the labelled graphs (out of fold) and of the test graphs.
-    Returns the out-of-fold scores, and the order of every test graph's configurations. Raises
-    InputError if the recipe does not fit the run's experiments, or a member is not finished."""
+    Returns the out-of-fold scores and, by ID of each test graph, the order of its configurations
+    (see order_graphs). Raises InputError if the recipe does not fit the run's experiments, or a
+    member is not finished."""
     check_mergeable(run, recipe)
     table: list[pl.DataFrame] = []
     seeds: list[pl.DataFrame] = []
@@ -310,7 +302,7 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
         path = run.ranking(recipe.name, part)
         remove_leftovers(path.parent, ())
         write_batches(batches, predictions.RANKING_SCHEMA, path)
-    return Merged(RunScores(_join(table), _join(seeds)), orders)
+    return RunScores(_join(table), _join(seeds)), orders
 
 
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:

@@ -82,24 +82,22 @@ def learn(fit: Fit, method: Method) -> Choose:
     return choose
 
 
-def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
+def divide(ballots: Sequence[Ballot], parts: int = PARTS) -> np.ndarray:
     """Divide the graphs for cross-validation: return the number (graphs,) of each graph's part.
     Graphs of one group stay together. With fewer groups than `parts`, each group is a part."""
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
         members[ballot.group].append(ballot.collection)
-    part_of = divide_groups(members, min(parts, len(members)), seed)
+    part_of = divide_groups(members, min(parts, len(members)), SEED)
     return np.array([part_of[ballot.group] for ballot in ballots], int)
 
 
-def estimate_nested(
-    ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
-) -> np.ndarray:
+def estimate_nested(ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS) -> np.ndarray:
     """Return scores (graphs,) of a cross-validation. The graphs are divided into parts. Each graph
     is scored by a rule that was fitted on all parts but the graph's. A score is NaN if all graphs
     of its collection are in one part."""
     scores = np.full(len(ballots), np.nan)
-    part_of = divide(ballots, parts, seed)
+    part_of = divide(ballots, parts)
     for part in range(part_of.max() + 1):
         rest = [ballot for ballot, other in zip(ballots, part_of, strict=True) if other != part]
         if rest:

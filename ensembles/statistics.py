@@ -49,6 +49,7 @@ from solution.system.parquet import GRAPH, read_by_graphs, reading
 from solution.system.sealing import check_any_seal
 
 LEVEL = 0.95  # confidence of intervals
+POWER = 0.8  # probability with which a detectable difference is detected
 MEAN = "mean"  # label of the row over all collections
 # columns that describe the error of a difference
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
@@ -360,13 +361,11 @@ def is_better(difference: Mapping[str, Any]) -> bool | None:
     return bool(difference["low"] > 0)
 
 
-def detectable_difference(
-    table: pl.DataFrame, reference: str, *, power: float = 0.8, level: float = LEVEL
-) -> pl.DataFrame:
+def detectable_difference(table: pl.DataFrame, reference: str) -> pl.DataFrame:
     """Return the smallest true difference from `reference` that this many graphs can detect.
 
     It is (t_level + t_power) * standard error: a paired two-sided t-test detects it with a
-    probability of about `power`. The variation with the seed comes on top (`reseed_spread`).
+    probability of about POWER. The variation with the seed comes on top (`reseed_spread`).
 
     Returns:
         A table of collection, member, deviation (standard deviation of the graphs' differences;
@@ -378,7 +377,7 @@ def detectable_difference(
             continue
         gaps = part.scores - part.scores[:, [part.members.index(reference)]]
         graphs, found = len(part.graphs), estimate_mean([replace(part, scores=gaps)])
-        factors = [special.stdtrit(found.freedom, share) for share in (0.5 + level / 2, power)]
+        factors = [special.stdtrit(found.freedom, share) for share in (0.5 + LEVEL / 2, POWER)]
         for column, member in enumerate(part.members):
             if member != reference:
                 deviation = float(gaps[:, column].std(ddof=1)) if graphs > 1 else None

@@ -180,9 +180,7 @@ def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
     return weights / weights.sum() if weights.sum() > 0 else fit_equal(ballots, method)
 
 
-def fit_optuna(
-    ballots: Sequence[Ballot], method: Method, trials: int = TRIALS, seed: int = SEED
-) -> np.ndarray:
+def fit_optuna(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
     """Search weights by optuna's tree-structured Parzen estimator, starting from equal weights."""
     import optuna
 
@@ -193,9 +191,9 @@ def fit_optuna(
         weights = np.array([trial.suggest_float(f"{m}", 0, 1) for m in range(members)])
         return mean_score(ballots, weights, method) if weights.sum() > 0 else -np.inf
 
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=SEED))
     study.enqueue_trial({f"{m}": 1.0 for m in range(members)})
-    study.optimize(objective, n_trials=trials)
+    study.optimize(objective, n_trials=TRIALS)
     weights = np.array([study.best_params[f"{m}"] for m in range(members)])
     return weights / weights.sum()
 

@@ -197,7 +197,7 @@ class Built:
         name = self.before.name
         if name == self.recipe.name:
             again = " with its earlier contents"
-        elif name == EQUAL_WEIGHTS or _comes_with_package(self.before):
+        elif name == EQUAL_WEIGHTS or (name in list_recipes() and find_recipe(name) == self.before):
             again = f"; `fastslow ensemble {name} --run {self.run.folder}` writes it again"
         else:
             again = "; `fastslow ensemble` with its file writes it again"
@@ -205,11 +205,6 @@ class Built:
             f"{words}\nMerged by {self.recipe.name}. This replaces a submission that was merged by "
             f"{name}{again}."
         )
-
-
-def _comes_with_package(recipe: Recipe) -> bool:
-    """Return True if the package contains a recipe of the same name with the same contents."""
-    return recipe.name in list_recipes() and find_recipe(recipe.name) == recipe
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
@@ -223,10 +218,10 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     before = _recall_last(run)
     # Delete temporary files that an earlier merge left, even a merge by another recipe.
     remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])
-    merged = merge_run(run, recipe)
-    scores = summarise_run(run, recipe, merged.scores)
+    scored, orders = merge_run(run, recipe)
+    scores = summarise_run(run, recipe, scored)
     graphs, sample = predictions.read(run.graphs), run.sample_submission()
-    with replace_submission(merged.orders, graphs, sample, run.submission) as written:
+    with replace_submission(orders, graphs, sample, run.submission) as written:
         files = {run.submission.name: written.description}
         remember(run, recipe, files=files)
     write_scores(scores.lines, run)

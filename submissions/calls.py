@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import FrameType
-from typing import IO, Annotated, Any, TypeVar
+from typing import IO, Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -35,6 +35,7 @@ PREFIX = "FASTSLOW_"
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600)]
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # signals that ask a process to end
 Answer = TypeVar("Answer")
+Model = TypeVar("Model", bound=BaseModel)
 
 REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
 # memory limit of the CLI in bytes: a small compressed answer may inflate to any size
@@ -84,16 +85,13 @@ class WaitSettings(BaseModel):
 def read_wait_settings() -> WaitSettings:
     """Return the settings, with values from environment variables such as FASTSLOW_TRIES. Raises
     InputError if a value is not valid."""
-    given = {
-        name: os.environ[PREFIX + name.upper()]
-        for name in WaitSettings.model_fields
-        if os.environ.get(PREFIX + name.upper())
-    }
+    names = {name: PREFIX + name.upper() for name in WaitSettings.model_fields}
+    given = {name: os.environ[names[name]] for name in names if os.environ.get(names[name])}
     try:
         return WaitSettings.model_validate(given)
     except ValidationError as error:
         defects = {str(defect["loc"][0]): defect["msg"] for defect in error.errors()}
-        words = "; ".join(f"{PREFIX}{n.upper()}={given[n]}: {msg}" for n, msg in defects.items())
+        words = "; ".join(f"{names[n]}={given[n]}: {msg}" for n, msg in defects.items())
         raise InputError(f"{words}. Correct or unset the variable.") from error
 
 
@@ -125,7 +123,7 @@ class Calls:
     # descriptors of lock files; the CLI inherits them, so a lock lasts until the CLI has ended
     keep_open: tuple[int, ...] = ()
 
-    def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
+    def parse(self, kind: type[Model], text: str | None, doing: str) -> Model:
         """Parse a JSON text as the pydantic model `kind`; raise KaggleError if it does not fit.
         `doing` is the purpose of the call, for the error message."""
         try:
@@ -270,13 +268,12 @@ def find_program() -> str:
 
 def make_environment() -> dict[str, str]:
     """Return the CLI's environment, without variables that leak secrets or change commands."""
-    kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
-    for name in VARIABLES:
-        if not kept.setdefault(name, "").strip():
-            del kept[name]
-        else:
-            kept[name] = kept[name].strip()  # a trailing line break would end up in an HTTP header
-    return {**kept, "PYTHONUTF8": "1"}  # because names of teams may contain any character
+    left_out = {*NOT_PASSED_ON, *VARIABLES}
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    # a trailing line break would end up in an HTTP header
+    given = {name: value for name in VARIABLES if (value := os.environ.get(name, "").strip())}
+    # names of teams may contain any character
+    return {**kept, **given, "PYTHONUTF8": "1"}
 
 
 def pause(seconds: float, why: str) -> None:

@@ -6,9 +6,9 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 
 from solution.system.progress import console
 from submissions.calls import MOST_OF_AN_ANSWER, Calls, find_json, find_program, make_environment
@@ -22,6 +22,22 @@ MAX_PAGES = 100
 SUCCESS = "Successfully submitted"
 
 
+def read_number(cell: str | None) -> float | None:
+    """Return the number in a cell; None if it is not a finite number."""
+    try:
+        value = float(cell or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+# a score as Kaggle writes it; None if that is not a finite number
+Score = Annotated[
+    str | float | None,
+    AfterValidator(lambda value: None if read_number(str(value)) is None else value),
+]
+
+
 class Submission(BaseModel):
     """A submission as Kaggle lists it."""
 
@@ -29,14 +45,8 @@ class Submission(BaseModel):
     date: str  # UTC, ISO 8601
     description: str | None = ""
     status: str
-    publicScore: str | float | None = ""  # noqa: N815 - Kaggle's names
-    privateScore: str | float | None = ""  # noqa: N815
-
-    @field_validator("publicScore", "privateScore")
-    @classmethod
-    def keep_numbers(cls, value: str | float | None) -> str | float | None:
-        """Replace a score that is not a finite number by None."""
-        return None if read_number(str(value)) is None else value
+    publicScore: Score = ""  # noqa: N815 - Kaggle's names
+    privateScore: Score = ""  # noqa: N815
 
     @property
     def state(self) -> str:
@@ -63,13 +73,7 @@ class LeaderboardRow(BaseModel):
     """A row of the public leaderboard."""
 
     teamName: str | None = ""  # noqa: N815
-    score: float | None = None
-
-    @field_validator("score", mode="before")
-    @classmethod
-    def read_score(cls, value: object) -> float | None:
-        """Replace a score that is not a finite number by None."""
-        return read_number(str(value))
+    score: Annotated[float | None, BeforeValidator(lambda value: read_number(str(value)))] = None
 
 
 class DataFile(BaseModel, frozen=True):
@@ -185,12 +189,3 @@ class Kaggle(Calls):
         action, *rest = command
         whole = ["competitions", action, self.settings.competition, *rest]
         return self.run(doing, whole, limit, report, file=file)
-
-
-def read_number(cell: str | None) -> float | None:
-    """Return the number in a cell; None if it is not a number."""
-    try:
-        value = float(cell or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

@@ -203,7 +203,7 @@ def fingerprint_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT]
 
 
-def _plain(text: str, width: int = 48) -> str:
-    """Return the text, at most `width` characters, with underscores for characters that would break
-    the message's format."""
-    return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:width]
+def _plain(text: str) -> str:
+    """Return the text, at most 48 characters, with underscores for characters that would break the
+    message's format."""
+    return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:48]

@@ -46,7 +46,6 @@ class Anchor:
     name: str
     public: float
     private: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def read_anchors() -> list[Anchor]:
     """Read the published scores, best private score first."""
     with ANCHORS.open(newline="", encoding="utf-8") as file:
         anchors = [
-            Anchor(row["name"], float(row["public"]), float(row["private"]), row["source"])
+            Anchor(row["name"], float(row["public"]), float(row["private"]))
             for row in csv.DictReader(file)
         ]
     return sorted(anchors, key=lambda anchor: -anchor.private)
@@ -243,11 +242,6 @@ def _draw_correlation(lines: list[Line], axes: "Axes") -> None:
         axes.set_yticks([])
 
 
-def find_rank(rows: list[LeaderboardRow], score: float) -> int:
-    """Return the rank, from 1, that `score` would have on the leaderboard, below equal scores."""
-    return 1 + sum(row.score is not None and row.score >= score for row in rows)
-
-
 def best_public(ledger: Ledger) -> float | None:
     """Return our best public score in the ledger."""
     scores = [read_number(line["public"]) for line in ledger.lines]
@@ -261,7 +255,9 @@ def tabulate_leaderboard(rows: list[LeaderboardRow], ours: float | None) -> Tabl
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
     table.add_column("Public", justify="right")
-    rank = TOP + AROUND if ours is None else find_rank(rows, ours)
+    rank = TOP + AROUND
+    if ours is not None:  # below equal scores
+        rank = 1 + sum(row.score is not None and row.score >= ours for row in rows)
     last = 0
     for number, row in enumerate(rows, start=1):
         if number == rank and ours is not None:

@@ -67,7 +67,8 @@ def submit(
     try:
         with wait_for_lock(lock, settings.lock_seconds, "is submitting") as held:
             tracker = Tracker(Kaggle(settings, (held,)))
-            _remove_leftovers(tracker)
+            with edit_ledger(tracker.path):  # locked: no other process writes temporary files
+                remove_leftovers(settings.submissions, (SENT,))
             key = find_earlier(tracker, upload, force=force, not_there=not_there)
             if key is None and dry_run:
                 message = upload.message(make_key(datetime.now(UTC)))
@@ -157,12 +158,6 @@ def follow(tracker: Tracker, key: str) -> Outcome:
         problem = " Stopped waiting for it."
     outcome = _describe(key, line, problem)
     return Outcome(outcome.code, outcome.message + _describe_skew(tracker.skew))
-
-
-def _remove_leftovers(tracker: Tracker) -> None:
-    """Delete the temporary files of a killed submit, under the locks of submit and ledger."""
-    with edit_ledger(tracker.path):
-        remove_leftovers(tracker.settings.submissions, (SENT,))
 
 
 def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | None]:

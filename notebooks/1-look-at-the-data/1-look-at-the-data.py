@@ -37,11 +37,11 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 import numpy as np
 
 from solution.analysis import data_pictures as pictures
+from solution.analysis.data_check import check_files
 from solution.analysis.graph_picture import make_figure
 from solution.analysis.graph_tables import show_summaries
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.scan import scan
 from solution.domain.collection import NAMES
 from solution.features.preparation import repair_padding
 from solution.sessions.session import Session
@@ -57,7 +57,7 @@ for file in find_files(session.find_data(prepared=False)):
         labelled[file.collection.name].append(file)
 picked = {n: np.unique(np.linspace(0, len(f) - 1, GRAPHS).astype(int)) for n, f in labelled.items()}
 chosen = [files[index] for name, files in labelled.items() if files for index in picked[name]]
-summaries, defects = scan(chosen)
+summaries, defects, _ = check_files(chosen)
 assert not defects, defects
 output.print(show_summaries(summaries))
 

@@ -1,16 +1,16 @@
 """Find the problems that `check` reports: defective files, impossible layouts, copied graphs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from solution.data.folders import GraphFile
-from solution.data.inflate import Advance
 from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
-from solution.data.scan import Summary, read_labelled, summarise, tabulate
+from solution.data.scan import SCHEMA, read_labelled, summarise
 from solution.serving.possible import describe_impossible
 from solution.store.graph_file import read_prepared
 from solution.store.store import Store, find_mixed, name_kind
@@ -26,8 +26,7 @@ class _Sound:
     """A file without defects: its summary, hash, kind of configurations and impossible layouts."""
 
     path: Path
-    summary: Summary
-    source: str  # hash of the file, see solution.data.npz.fingerprint
+    row: dict[str, Any]  # the summary, and as "source" the hash of solution.data.npz.fingerprint
     # kind of the graph's configurations (layouts, or compile options of a target), as
     # solution.store.store.name_kind returns it
     kind: str
@@ -46,12 +45,11 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
     results = map_files(_check_file, files, "Checking files")
     sound = [result for result in results if not isinstance(result, str)]
     defects = [result for result in results if isinstance(result, str)]
-    sources = pl.Series("source", [one.source for one in sound], pl.String())
-    summaries = tabulate([one.summary for one in sound]).with_columns(sources)
+    summaries = pl.DataFrame([one.row for one in sound], {**SCHEMA, "source": pl.String()})
     mixed = find_mixed(
-        (one.summary.collection, one.kind, one.path)
+        (one.row["collection"], one.kind, one.path)
         for one in sound
-        if one.summary.collection.startswith("layout")
+        if one.row["collection"].startswith("layout")
     )
     return summaries, defects + mixed, [one.odd for one in sound if one.odd]
 
@@ -84,12 +82,12 @@ def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
     ]
 
 
-def _check_file(file: GraphFile, advance: Advance) -> _Sound | str:
+def _check_file(file: GraphFile) -> _Sound | str:
     try:
-        graph = read_labelled(file, advance)
+        graph = read_labelled(file)
     except InputError as error:
         return str(error)
     words = describe_impossible(graph)
     odd = f"{file.path}: {words}" if words else ""
-    summary, source = summarise(graph, file.split), fingerprint(file.path)
-    return _Sound(file.path, summary, source, name_kind(graph), odd)
+    row = {**asdict(summarise(graph, file.split)), "source": fingerprint(file.path)}
+    return _Sound(file.path, row, name_kind(graph), odd)

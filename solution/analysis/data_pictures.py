@@ -298,7 +298,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
     return figure
 
 
-def draw_scale(summaries: pl.DataFrame) -> Figure:
+def draw_scale(graphs: Sequence[Graph]) -> Figure:
     """Return a figure with a point per graph: its number of configurations and its number of nodes.
     A band marks the published mean numbers of nodes of TpuGraphs' layout graphs."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
@@ -306,16 +306,17 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
     low, high = (read_published().numbers[name].value for name in BAND)
     axes.axhspan(low, high, color="0.85", lw=0, label="means of TpuGraphs' layouts, as reported")
     for name, colour in COLOURS.items():
-        rows = summaries.filter(pl.col("collection") == name)
-        if len(rows):
-            axes.scatter(rows["configs"], rows["nodes"], s=16, alpha=0.6, color=colour, label=name)
+        found = [graph for graph in graphs if graph.key[0] == name]
+        if found:
+            configs, nodes = [g.num_configs for g in found], [g.num_nodes for g in found]
+            axes.scatter(configs, nodes, s=16, alpha=0.6, color=colour, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     label_some(axes.xaxis)
     label_some(axes.yaxis)
     axes.set_xlabel("configurations")
     axes.set_ylabel("nodes")
-    axes.set_title(f"Scale: {count(len(summaries), 'graph')}, a point each")
+    axes.set_title(f"Scale: {count(len(graphs), 'graph')}, a point each")
     axes.legend(fontsize=7, frameon=False)
     return figure
 

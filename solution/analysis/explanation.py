@@ -116,6 +116,15 @@ class Explanation(Comparison):
         """Return the column numbers, the largest absolute contribution first."""
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
+    def values(self, column: int) -> list[float]:
+        """Return a column's values in `slow` and `fast`, in plain units: logarithms are undone."""
+        unit, values = self.features[column].unit, self.rows[[self.slow, self.fast], column]
+        if unit.startswith("log1p "):
+            values = np.expm1(values)
+        elif unit.startswith("log "):
+            values = np.exp(values)
+        return list(map(float, values))
+
 
 def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparison:
     """Compare `config`, by default the one predicted slowest, with the one predicted fastest.
@@ -210,9 +219,11 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
     `reasons`: why `compared.slow` is slower, as name_reasons returns them."""
     graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
+    same = int((compared.scores == compared.scores[slow]).sum()) - 1
+    tied = f" (tied with {same})" if same else ""
     text = (
         f"Configuration {slow} of {graph.name} ({what[0]}) is predicted "
-        f"{_ordinal(compared.rank(slow))} of {graph.num_configs}{_describe_ties(compared)}, "
+        f"{_ordinal(compared.rank(slow))} of {graph.num_configs}{tied}, "
         f"configuration {fast} ({what[1]}) fastest"
     )
     ratio = 1.0
@@ -237,11 +248,6 @@ def name_reasons(explanation: Explanation) -> list[str]:
     return [_name_column(explanation, int(column)) for column in against[:NAMED]]
 
 
-def _describe_ties(compared: Comparison) -> str:
-    same = int((compared.scores == compared.scores[compared.slow]).sum()) - 1
-    return f" (tied with {same})" if same else ""
-
-
 def show_contributions(explanation: Explanation) -> Table:
     """Return a table of the columns that contribute most to the difference of the scores."""
     slow, fast = explanation.slow, explanation.fast
@@ -255,8 +261,7 @@ def show_contributions(explanation: Explanation) -> Table:
     table.add_column("Unit and reason", min_width=READABLE)
     for column in explanation.order[:SHOWN]:
         feature = explanation.features[column]
-        plain = [_undo_logarithm(feature, explanation.rows[c, column]) for c in (slow, fast)]
-        values = [f"{value:.4g}" for value in plain]
+        values = [f"{value:.4g}" for value in explanation.values(column)]
         adds = f"{explanation.contributions[column]:+.3f}"
         table.add_row(feature.name, *values, adds, f"{_plain_unit(feature)}: {feature.reason}")
     rest = explanation.contributions[explanation.order[SHOWN:]].sum()
@@ -281,22 +286,12 @@ def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Tabl
 
 def _name_column(explanation: Explanation, column: int) -> str:
     feature = explanation.features[column]
-    slow, fast = (
-        _undo_logarithm(feature, explanation.rows[c, column])
-        for c in (explanation.slow, explanation.fast)
-    )
+    slow, fast = explanation.values(column)
     times = f", {slow / fast:.3g} times as much" if slow > fast > 0 else ""
     return (
         f"{feature.name} is {slow:.4g} against {fast:.4g}{times} ({_plain_unit(feature)}): "
         f"{feature.reason}"
     )
-
-
-def _undo_logarithm(feature: Feature, value: float) -> float:
-    """Return a feature's value in plain units; undo the logarithm if its unit is a logarithm."""
-    if feature.unit.startswith("log1p "):
-        return float(np.expm1(value))
-    return float(np.exp(value)) if feature.unit.startswith("log ") else float(value)
 
 
 def _plain_unit(feature: Feature) -> str:

@@ -13,7 +13,6 @@ from solution.analysis.graph_picture import show_name
 from solution.analysis.measures import principal_components, separability
 from solution.domain.graph import Graph
 from solution.features.column import Feature
-from solution.features.table import distinct_rows
 from solution.models.sampling import choose_rows
 from solution.system.pictures import save_figure
 from solution.system.wording import count
@@ -67,16 +66,12 @@ def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.nda
 
 
 def draw_components(
-    graph: Graph,
-    others: Sequence[Graph],
-    path: Path,
-    marked: Sequence[int] = (),
-    rows_of: RowsOf = distinct_rows,
+    graph: Graph, others: Sequence[Graph], path: Path, marked: Sequence[int], rows_of: RowsOf
 ) -> None:
     """Write a PNG with three panels of configurations in principal components.
 
-    The panels show this graph in two components, this graph in three, and all labelled graphs of
-    `others` in two. Components are computed from the columns that the ranker learns from
+    The panels show this graph in two components, this graph in three, and all of `others`, which
+    are labelled, in two. Components are computed from the columns that the ranker learns from
     (`rows_of`). In the panels of this graph the colour is log2 of the runtime over the fastest, or
     grey if there are no runtimes. In the panel of all graphs it is the rank within each graph, so
     that graphs can be compared. The configurations `marked` get a ring and their number. Titles
@@ -97,7 +92,7 @@ def draw_components(
         axes[0].annotate(str(config), point, xytext=(9, 6), textcoords="offset points")
     axes[0].set_title(f"{len(rows):,} configurations of {show_name(graph)}")
     _scatter_in_three(figure.add_subplot(1, 3, 2, projection="3d"), rows, colours)
-    tables, ranks = _sample([other for other in others if other.runtimes is not None], rows_of)
+    tables, ranks = _sample(others, rows_of)
     if len(tables):
         _scatter(axes[1], tables, ranks, "rank inside the graph (0 fastest, 1 slowest)")
     said = _say_separability(tables, ranks) if len(tables) else ""

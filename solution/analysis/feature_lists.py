@@ -1,7 +1,6 @@
 """List the columns of the feature tables, and write the tables to a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -35,25 +34,6 @@ def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
             pl.all(),
             missing if graph.runtimes is None else runtimes,
         )
-
-
-def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
-    """Write the tables of one collection's graphs to a Parquet file; return a lazy scan of it.
-
-    Only some graphs are in memory at a time, so the table may be larger than memory.
-
-    Raises InputError if only some graphs have compile options, or if their options are of different
-    targets, because their tables then have different columns.
-    """
-    remaining = iter(graphs)
-    first = next(remaining)
-    names = [feature.name for feature in list_features(first)]
-    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
-    schema.update({name: pl.Float32() for name in names})
-    schema["runtime"] = pl.Float64()
-    alike = _check_alike(chain([first], remaining), first)
-    write_batches(keyed_tables(alike), schema, path, sealed=False)
-    return pl.scan_parquet(path, glob=False)
 
 
 def _name_options(graph: Graph) -> tuple[str, ...]:
@@ -98,10 +78,20 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
 
 
 def write_collection(store: Store, collection: Collection, path: Path) -> int:
-    """Write the feature table of a collection to a Parquet file; return its number of rows. The
-    store must have at least one graph of the collection."""
+    """Write the feature table of a collection to a Parquet file; return its number of rows.
+
+    Only some graphs are in memory at a time, so the table may be larger than memory. The store must
+    have at least one graph of the collection.
+
+    Raises InputError if only some graphs have compile options, or if their options are of different
+    targets, because their tables then have different columns.
+    """
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     graphs = store.load(rows.sort("graph"), GraphCache(0))
+    first = graphs[0]
+    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
+    schema.update({feature.name: pl.Float32() for feature in list_features(first)})
+    schema["runtime"] = pl.Float64()
     with track(graphs, f"Table of {collection.name}") as tracked:
-        write_table(tracked, path)
+        write_batches(keyed_tables(_check_alike(tracked, first)), schema, path, sealed=False)
     return int(rows["configs"].sum())

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from solution.analysis import data_pictures
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.scan import summarise, tabulate
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
@@ -20,18 +19,13 @@ from solution.system.progress import track
 MOST = 40  # maximum number of graphs per collection that are read and drawn
 
 
-def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of each graph's number of nodes and number of configurations."""
-    return data_pictures.draw_scale(tabulate([summarise(graph, "train") for graph in graphs]))
-
-
 # by file name, the functions that draw the figures
 FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "runtimes": data_pictures.draw_runtimes,
     "ranges": data_pictures.draw_ranges,
     "gains": data_pictures.draw_gains,
     "configurations": data_pictures.draw_across,
-    "scale": draw_scale_of,
+    "scale": data_pictures.draw_scale,
 }
 # figures that need layout graphs
 OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {

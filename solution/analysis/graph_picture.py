@@ -6,7 +6,6 @@ stands beside its consumer, not at the left edge. A long program is wrapped into
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, find_depths, starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS
 from solution.features.preparation import keep_nodes, neighbourhood
-from solution.system.pictures import save_figure, show_plainly
+from solution.system.pictures import show_plainly
 from solution.system.wording import shorten
 
 MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
@@ -58,7 +57,8 @@ def lay_out(graph: Graph) -> Drawing:
     if graph.num_nodes > MAX_NODES and len(graph.configurable):
         kept = np.flatnonzero(neighbourhood(graph, 1))
     shown = keep_nodes(graph, kept)
-    levels = _dense(find_levels(graph)[kept])
+    # levels from 0, without the gaps that nodes which are not drawn leave
+    levels = np.unique(find_levels(graph)[kept], return_inverse=True)[1]
     columns, heights = _order_levels(shown, levels)
     width = int(columns.max(initial=0)) + 1
     # columns per row: all rows are about equally long, so that the last one is not almost empty
@@ -115,11 +115,6 @@ def describe_fastest(graph: Graph) -> dict[int, str]:
     return found
 
 
-def _dense(levels: np.ndarray) -> np.ndarray:
-    """Renumber levels from 0 without the gaps that nodes which are not drawn leave."""
-    return np.asarray(np.unique(levels, return_inverse=True)[1].reshape(levels.shape))
-
-
 def _order_levels(graph: Graph, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the column (nodes,) of each node, and its height (nodes,) in this column.
 
@@ -142,11 +137,6 @@ def _order_levels(graph: Graph, levels: np.ndarray) -> tuple[np.ndarray, np.ndar
             columns[column] = starts[level] + number
             heights[column] = np.arange(len(column)) - (len(column) - 1) / 2
     return columns, heights
-
-
-def draw_graph(graph: Graph, path: Path) -> None:
-    """Write the picture of a graph; the path's ending, .png, .svg or .pdf, gives the format."""
-    save_figure(make_figure(graph), path)
 
 
 def make_figure(graph: Graph) -> Figure:

@@ -71,10 +71,11 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
     for number, tensor in enumerate(LAYOUT_TENSORS):
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
-        positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
+        past = np.arange(MAX_RANK) >= tensors.ranks[:, None]  # such a slot stands for its axis
+        positions = np.argsort(np.where(past, np.arange(MAX_RANK), tensors.layouts), axis=1)
         # (layouts, dimensions): position of each dimension in memory, minor to major, in the
         # program's layout, plus MAX_RANK; the next loop gives each dimension that is set its slot
-        positions = positions[layouts.node]
+        positions = MAX_RANK + positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
             positions[rows, given[rows, slot]] = slot
@@ -86,12 +87,6 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
     for pairs in layouts.pairs(slice(None)).T:  # one node at a time, to save memory
         total += swaps[pairs]
     return total[layouts.rows]
-
-
-def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return `orders` (nodes, 6), with entry i replaced with i for all i >= the tensor's rank."""
-    past = np.arange(MAX_RANK) >= ranks[:, None]
-    return np.where(past, np.arange(MAX_RANK), orders)
 
 
 def copied_bytes(graph: Graph) -> np.ndarray:
@@ -187,8 +182,6 @@ def opcode_shares(graph: Graph) -> np.ndarray:
 
 def kept_shares(graph: Graph, hops: range) -> list[float]:
     """Return the share of nodes that pruning keeps, for each number of hops. Pruning keeps the
-    nodes within this many edges (hops) of configurable nodes. The share is 1 if a graph has no
-    configurable node, as in tile collections."""
-    if len(graph.configurable) == 0:
-        return [1.0 for _ in hops]
+    nodes within this many edges (hops) of configurable nodes, of which the graph must have some.
+    """
     return [float(neighbourhood(graph, count).mean()) for count in hops]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from solution.choosing.search import COMPILED, MEASURED
-from solution.collecting.target import CPU
+from solution.collecting.target import CPU, parse_target
 from solution.commands import options
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
@@ -142,8 +142,10 @@ def choose(
     """
     given = _list_given(context)
     if verdict is not None:
+        from solution.choosing.measured import take_verdict
+
         _refuse_unused(given, verdict)
-        _take_verdict(verdict, out)
+        say(take_verdict(verdict, out))
         return
     if program is None:
         raise InputError("Give a program's file, such as `fastslow choose my_program.py`.")
@@ -159,12 +161,6 @@ def choose(
         nodes=_find_nodes(target, executor, address),
     )  # fmt: skip
     _search(program, _open_leading(bundle, search, target), out, settings, memory=memory)
-
-
-def _take_verdict(verdict: Path, out: Path | None) -> None:
-    from solution.choosing.measured import take_verdict
-
-    say(take_verdict(verdict, out))
 
 
 def _search(
@@ -231,7 +227,6 @@ def _make_settings(
     another kind of target.
     """
     from solution.choosing.choose import Settings
-    from solution.collecting.target import parse_target
     from solution.programs.child import Limits
 
     machine = parse_target(target)

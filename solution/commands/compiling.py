@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solution.collecting.target import CPU
+from solution.collecting.target import CPU, parse_target
 from solution.domain.graph import TIMED, has_estimates_for, name_estimate, show_source
 from solution.system.errors import InputError
 from solution.system.terminal import say
@@ -42,8 +42,6 @@ def open_compiler(target: str | None, compilations: int | None) -> Iterator[Foll
         raise InputError(
             "--compile asks the compiler of a TPU: give --target as well, such as tpu:v3."
         )
-    from solution.collecting.target import parse_target
-
     machine = parse_target(target) if target is not None else None
     if machine is None or compilations is None:
         yield lambda ranking, _, __: (ranking, ())

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.commands import options
-from solution.data.folders import SAMPLE
+from solution.data.folders import SAMPLE, find_files, find_left_out, find_sample_submission
 from solution.domain.collection import NAMES
+from solution.domain.collection import collection as find_collection
 from solution.runs.folder import find_stores
 from solution.system.errors import InputError
 from solution.system.files import check_writable, replace_file
 from solution.system.names import check_ending, check_text
-from solution.system.pictures import FORMATS
+from solution.system.pictures import FORMATS, save_figure
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
@@ -37,7 +38,6 @@ def check(data: options.Data = SAMPLE) -> None:
     """Get every defect of your data or of a prepared store, and counts of what it holds."""
     from solution.analysis.data_check import check_files, find_equal_graphs, find_impossible
     from solution.analysis.graph_tables import show_scale, show_summaries
-    from solution.data.folders import find_files, find_left_out
     from solution.store.store import Store, find_mixed_in_store, is_store
     from solution.system.progress import warn
 
@@ -95,7 +95,7 @@ def inspect(
         say(f"{pictures}: {drawn}. One graph of it: --graph NAME.")
         return
     from solution.analysis.graph_lookup import look_up_graph, read_file
-    from solution.analysis.graph_picture import draw_graph
+    from solution.analysis.graph_picture import make_figure
     from solution.analysis.graph_tables import show_graph
 
     check_ending(picture, *FORMATS)
@@ -108,7 +108,7 @@ def inspect(
     path = picture or Path(f"{graph.name}.png")
     for table in show_graph(graph):
         output.print(table)
-    draw_graph(graph, path)
+    save_figure(make_figure(graph), path)
     say(f"Picture: {path}")
 
 
@@ -133,7 +133,6 @@ def prepare(
     If it is stopped, the same command resumes. `run` prepares its data by itself; prepare it before
     if it is large, used by several runs, or not available later.
     """
-    from solution.data.folders import find_files, find_left_out, find_sample_submission
     from solution.features.preparation import Preparation
     from solution.store.preparing import prepare_store
     from solution.store.store import is_store
@@ -207,7 +206,6 @@ def features(
         show_module_features,
         write_collection,
     )
-    from solution.domain.collection import collection as find_collection
     from solution.features.table import KINDS
 
     chosen = find_collection(collection) if collection else None

@@ -198,14 +198,13 @@ def _explain_by_columns(
 ) -> None:
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
-    from solution.analysis.explanation import check_explained
 
     explained = words.explain(ranker, graph, config)
     say(words.describe(explained, words.name_reasons(explained)))
     output.print(words.show_contributions(explained))
     output.print(words.show_importance(explained.features, explained.importance))
     pictures.draw_contributions(explained, folder / "contributions.png")
-    marked, rows_of = (explained.slow, explained.fast), check_explained(ranker).rows_of
+    marked, rows_of = (explained.slow, explained.fast), words.check_explained(ranker).rows_of
     pictures.draw_components(graph, others, folder / "components.png", marked, rows_of)
 
 
@@ -226,8 +225,8 @@ def finish(run: Run, recipe: "Recipe") -> None:
 
     built = build_submission(run, recipe)
     output.print(tabulate(built.scores))
-    for collapse in find_collapsed(run):
-        warn(f"Look at this: {collapse.describe()}")
+    for words in find_collapsed(run):
+        warn(f"Look at this: {words}")
     say(summarise(built.scores))
     say(built.describe())
 

@@ -14,7 +14,7 @@ from solution.collecting.target import CPU
 from solution.commands import options
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import check_writable
+from solution.system.files import check_writable, replace_file
 from solution.system.names import check_ending
 from solution.system.terminal import make_table, output, say
 from solution.system.wording import how_to_install
@@ -224,7 +224,7 @@ def _write_to(stdout: TextIO, text: str) -> None:
 def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
     """Yield a list, and write the rankings that the caller adds to it, even after an error. If one
     file is standard output, everything else that is printed goes to standard error."""
-    from solution.serving.ranking import format_csv, format_json, write_text
+    from solution.serving.ranking import format_csv, format_json
 
     rankings: list[Ranked] = []
     stdout = sys.stdout
@@ -237,7 +237,8 @@ def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
                 if path == PIPE and rankings:
                     _write_to(stdout, make(rankings))
                 elif path is not None and rankings:
-                    write_text(make(rankings), path)
+                    with replace_file(path) as temporary:
+                        temporary.write_text(make(rankings), encoding="utf-8")
                     say(f"Complete ranking: {path}")
 
 

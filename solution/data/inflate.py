@@ -21,21 +21,12 @@ RAW_DEFLATE = -15  # a zip member has no zlib header
 # A member's header. Its last two fields are the lengths of the name and of the extra field.
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
-# called with the number of compressed bytes that were read since the last call
-Advance = Callable[[int], None]
-
-
-def ignore(count: int) -> None:
-    """Do nothing: an Advance for callers that show no progress."""
-
 
 class DeflatedMember:
     """The inflated content of a zip member as a readable file; its checksum is checked at the end.
     If it is damaged, reading raises BadZipFile, EOFError or the inflater's error."""
 
-    def __init__(
-        self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, advance: Advance = ignore
-    ) -> None:
+    def __init__(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         archive.open(member).close()  # checks the member's header, and rejects encrypted members
         assert archive.fp is not None
         self._file = archive.fp
@@ -47,7 +38,6 @@ class DeflatedMember:
         self._inflater = zlib.decompressobj(RAW_DEFLATE)
         self._missing = member.file_size  # inflated bytes that are not returned yet
         self._checksum = 0
-        self._advance = advance
 
     def read(self, size: int = -1, /) -> bytes:
         """Return the next `size` bytes, or all if `size` is negative; fewer only at the end."""
@@ -76,7 +66,6 @@ class DeflatedMember:
         data = self._file.read(min(INPUT_BYTES, self._left))
         self._position += len(data)
         self._left -= len(data)
-        self._advance(len(data))
         return data
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.inflate import Advance, ignore
 from solution.data.npz_arrays import (
     LAYOUTS,
     WHOLE_NUMBERS,
@@ -41,13 +40,10 @@ REQUIRED_OF_KIND = {
 }
 
 
-def read_graph(path: Path, collection: Collection, advance: Advance = ignore) -> Graph:
+def read_graph(path: Path, collection: Collection) -> Graph:
     """Read and validate one npz file.
 
     Runtimes that are all zero, as in the test split, mean that the graph has no labels.
-
-    Args:
-        advance: called with the number of compressed bytes of the configurations, as they are read.
 
     Raises:
         InputError: the file is missing, truncated, no regular file, not an npz, holds pickled
@@ -59,7 +55,7 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
         configs: Codebook | np.ndarray
         if collection.kind == "layout":
             configurable = _read_integers(archive, "node_config_ids", (None,))
-            configs = read_layouts(archive, len(nanoseconds), len(configurable), advance)
+            configs = read_layouts(archive, len(nanoseconds), len(configurable))
         else:
             configurable = np.empty(0, np.int64)
             configs = _read_tiles(archive, len(nanoseconds))

@@ -10,11 +10,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 import numpy as np
 
-from solution.data.inflate import Advance, DeflatedMember, read_ahead
+from solution.data.inflate import DeflatedMember, read_ahead
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
 from solution.domain.graph import InvalidGraphError, matches, show_shape
@@ -29,14 +29,7 @@ LAYOUTS = "node_config_feat"
 MAX_ARRAY_BYTES = 2 << 30
 MAX_LAYOUT_BYTES = 64 << 30
 NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of numpy dtypes
-
-
-class ByteSource(Protocol):
-    """An object with the method `read` of a binary file."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return the next `size` bytes, or all that are left; fewer only at the end."""
-        ...
+Member = IO[bytes] | DeflatedMember  # the content of a zip member
 
 
 @contextmanager
@@ -78,13 +71,12 @@ def read_array(
     return array
 
 
-def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int, advance: Advance) -> Codebook:
+def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int) -> Codebook:
     """Return the layout configurations (configs, configurable nodes, 18), encoded block by block.
 
     Args:
         configs: the expected number of configurations.
         nodes: the expected number of configurable nodes.
-        advance: called with the number of compressed bytes, as they are read.
 
     Raises:
         ValueError: the shape or type differs, or a value is not in a layout's range.
@@ -99,7 +91,7 @@ def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int, advance: Ad
                 member.seek(0)
                 return encode(np.lib.format.read_array(member, allow_pickle=False))
         if info.compress_type == zipfile.ZIP_DEFLATED:
-            return _encode_blocks(DeflatedMember(archive, info, advance), info.file_size)
+            return _encode_blocks(DeflatedMember(archive, info), info.file_size)
         with archive.open(info) as member:
             return _encode_blocks(member, info.file_size)
     except LayoutValueError as error:
@@ -135,7 +127,7 @@ def _naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
 
 
-def _read_header(member: ByteSource, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _read_header(member: Member, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(member)
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -163,7 +155,7 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype, name: str, most: int) -
         raise ValueError(f"{name} takes {size:,} bytes, expected at most {most:,}")
 
 
-def _encode_blocks(member: ByteSource, file_size: int) -> Codebook:
+def _encode_blocks(member: Member, file_size: int) -> Codebook:
     """Encode the tensor in blocks of whole rows (configurations) of about BLOCK_BYTES."""
     (configs, nodes, slots), _, dtype = _read_header(member, LAYOUTS)
     row_bytes = nodes * slots * dtype.itemsize

@@ -1,4 +1,4 @@
-"""Read every file once; summarise each graph in a row, and collect a message for each defect."""
+"""Read the graph of a file, and summarise graphs in the rows of a table."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,9 +8,7 @@ import numpy as np
 import polars as pl
 
 from solution.data.folders import GraphFile
-from solution.data.inflate import Advance
 from solution.data.npz import read_graph
-from solution.data.parallel_files import map_files
 from solution.domain.graph import TIMED, Graph
 from solution.system.errors import InputError
 
@@ -70,28 +68,14 @@ def summarise(graph: Graph, split: str) -> Summary:
     )
 
 
-def read_labelled(file: GraphFile, advance: Advance) -> Graph:
+def read_labelled(file: GraphFile) -> Graph:
     """Read the file; InputError if it is defective, or if a train or valid graph has no labels."""
-    graph = read_graph(file.path, file.collection, advance)
+    graph = read_graph(file.path, file.collection)
     if file.split != "test" and graph.runtimes is None:
         raise InputError(
             f"{file.path}: all runtimes are 0, which only graphs of the test split may have."
         )
     return graph
-
-
-def scan(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str]]:
-    """Read all `files`, with a progress bar. Returns a frame of SCHEMA with a row for each valid
-    file, in the order of `files`; and a message for each defective file. Train and valid graphs
-    without labels are defective too."""
-    results = map_files(_summarise_file, files, "Checking files")
-    summaries = [result for result in results if isinstance(result, Summary)]
-    return tabulate(summaries), [result for result in results if isinstance(result, str)]
-
-
-def tabulate(summaries: Sequence[Summary]) -> pl.DataFrame:
-    """Return a frame of SCHEMA with a row for each summary."""
-    return pl.DataFrame([dataclasses.asdict(summary) for summary in summaries], schema=SCHEMA)
 
 
 def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
@@ -114,13 +98,6 @@ def join_defects(defects: Sequence[str]) -> str:
     """Return the first MAX_SHOWN defects, one per line, and how many more there are."""
     more = [f"... and {len(defects) - MAX_SHOWN} more"] if len(defects) > MAX_SHOWN else []
     return "\n".join([*defects[:MAX_SHOWN], *more])
-
-
-def _summarise_file(file: GraphFile, advance: Advance) -> Summary | str:
-    try:
-        return summarise(read_labelled(file, advance), file.split)
-    except InputError as error:
-        return str(error)
 
 
 def _noise(runtimes: np.ndarray, group: np.ndarray) -> float | None:

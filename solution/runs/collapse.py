@@ -1,7 +1,5 @@
 """Find models whose validation score fell during a training that ended normally."""
 
-from dataclasses import dataclass
-
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
@@ -11,41 +9,27 @@ FALL = 0.1
 SHORT = 5  # a curve with fewer points is not judged
 
 
-@dataclass(frozen=True)
-class Collapse:
-    """A model whose validation score was best early and then fell."""
-
-    record: JobRecord
-    step: int  # number of the step with the best score
-    steps: int
-    best: float
-    last: float
-
-    def describe(self) -> str:
-        """Return a sentence that names the model, its scores and the probable reason."""
-        graphs = count(len(self.record.validated_on), "graph")
-        verb = "is" if graphs.startswith("1 ") else "are"
-        return (
-            f"{self.record.experiment}, {' + '.join(self.record.collections)}, fold "
-            f"{self.record.fold}, seed {self.record.seed}: best at step {self.step} of "
-            f"{self.steps}, then its inner score fell from {self.best:.2f} to {self.last:.2f}. The "
-            f"{graphs} that it stops early on {verb} probably unlike the graphs that it learns "
-            "from: look at its learning curve in the report."
-        )
-
-
-def find_collapsed(run: Run) -> list[Collapse]:
-    """Return the models of the run whose early-stopping score fell by more than FALL."""
+def find_collapsed(run: Run) -> list[str]:
+    """Return a sentence for each model of the run whose early-stopping score fell by more than
+    FALL. It names the model, its scores and the probable reason."""
     records = [read_trained(folder) for name in run.experiments() for folder in run.jobs(name)]
-    found = [_examine(record) for record in records]
-    return [collapse for collapse in found if collapse is not None]
+    return [words for record in records if (words := _describe_fall(record))]
 
 
-def _examine(record: JobRecord) -> Collapse | None:
+def _describe_fall(record: JobRecord) -> str:
+    """Return the sentence of find_collapsed for a model; empty if its score did not fall."""
+    graphs = count(len(record.validated_on), "graph")
+    verb = "is" if graphs.startswith("1 ") else "are"
     for part in record.fits():
         curve = record.curve[part]
         step, best = max(curve, key=lambda point: point[1])
         last_step, last = curve[-1]
         if len(curve) >= SHORT and best - last > FALL:
-            return Collapse(record, step, last_step, best, last)
-    return None
+            return (
+                f"{record.experiment}, {' + '.join(record.collections)}, fold {record.fold}, seed "
+                f"{record.seed}: best at step {step} of {last_step}, then its inner score fell "
+                f"from {best:.2f} to {last:.2f}. The {graphs} that it stops early on {verb} "
+                "probably unlike the graphs that it learns from: look at its learning curve in the "
+                "report."
+            )
+    return ""

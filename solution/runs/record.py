@@ -4,7 +4,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -71,11 +71,9 @@ def open_run(
         yield Run(folder)
 
 
-@contextmanager
-def keep_others_out(run: Run) -> Iterator[None]:
+def keep_others_out(run: Run) -> AbstractContextManager[None]:
     """Lock the folder of a run as open_run does; InputError if another process has locked it."""
-    with locked(run.folder, "Wait for it, then give the command again."):
-        yield
+    return locked(run.folder, "Wait for it, then give the command again.")
 
 
 def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
@@ -203,11 +201,8 @@ def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tu
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
+@cache
 def list_versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that influence predictions."""
-    return {"python": platform.python_version(), **_find_installed()}
-
-
-@cache
-def _find_installed() -> dict[str, str]:
-    return {name: metadata.version(name) for name in LIBRARIES}
+    installed = {name: metadata.version(name) for name in LIBRARIES}
+    return {"python": platform.python_version(), **installed}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from ensembles.recipe import check_members
+from ensembles.recipe import check_members, choose_recipe
 from ensembles.votes import merge_votes, rank
 from solution.domain.graph import Graph, warn_of_estimates
 from solution.features.preparation import Preparation
@@ -277,7 +277,6 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
 
 def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     """Return a run's models, merged by a recipe (None: the last one used), as a bundle."""
-    from ensembles.recipe import choose_recipe
     from solution.runs.folder import Run
     from solution.serving.packing import pack
 

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from solution.data import folders
-from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.parallel_files import map_files
 from solution.domain.predictions import RANKING_SCHEMA, make_frame
@@ -38,7 +37,16 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
     `Bundle.rank`, which equal those of the run that was packed. `workers`: number of processes; by
     default one per core, or none for small files. Raises InputError if there is no test graph, or
     one is unreadable or cannot be ranked."""
-    files, seals, sample = _find_in_store(data) if is_store(data) else _find_in_folder(data)
+    seals: Mapping[Path, str] = {}  # a folder of npz files has no checksums
+    if is_store(data):
+        store = Store.open(data)
+        seals, sample = store.seals(), store.sample_submission
+        found = [file for path in seals if (file := folders.parse_path(path)) is not None]
+    else:
+        found, sample = folders.find_files(data), folders.find_sample_submission(data)
+        for words in folders.find_left_out(data):
+            warn(words)
+    files = [file for file in found if file.split == "test"]
     if not files:
         raise InputError(f"{data}: has no graph of the test split, so there is none to predict.")
     _open.cache_clear()
@@ -57,41 +65,18 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
     return Predicted(pl.concat(ranked), graphs, sample)
 
 
-def _find_in_folder(data: Path) -> tuple[list[folders.GraphFile], Mapping[Path, str], Path | None]:
-    """Return a folder's test files, no checksums (an empty mapping, because only stores have them),
-    and the sample submission."""
-    files = [file for file in folders.find_files(data) if file.split == "test"]
-    for words in folders.find_left_out(data):
-        warn(words)
-    return files, {}, folders.find_sample_submission(data)
-
-
-def _find_in_store(data: Path) -> tuple[list[folders.GraphFile], Mapping[Path, str], Path | None]:
-    """Return the test graphs' files in a store, all files' checksums, and the sample submission."""
-    store = Store.open(data)
-    seals = store.seals()
-    files = [
-        file
-        for path in seals
-        if (file := folders.parse_path(path)) is not None and file.split == "test"
-    ]
-    return files, seals, store.sample_submission
-
-
 @cache
 def _open(bundle: Path) -> Bundle:
     """Load the bundle once per process."""
     return load_bundle(bundle)
 
 
-def _rank(
-    file: folders.GraphFile, advance: Advance, *, bundle: Path, seals: Mapping[Path, str]
-) -> pl.DataFrame:
+def _rank(file: folders.GraphFile, *, bundle: Path, seals: Mapping[Path, str]) -> pl.DataFrame:
     """Return the ranking of one graph, a frame of RANKING_SCHEMA."""
     if file.path in seals:
         graph = read_prepared(file.path, seals[file.path])
     else:
-        graph = read_graph(file.path, file.collection, advance)
+        graph = read_graph(file.path, file.collection)
     scores = _open(bundle).rank(graph).scores
     frame = make_frame(graph.key, np.arange(len(scores)), scores, fold=0, seed=0)
     return frame.select(RANKING_SCHEMA.names())

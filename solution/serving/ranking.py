@@ -13,7 +13,6 @@ import numpy as np
 from solution.domain.graph import TIMED, Graph, list_estimates, show_source
 from solution.serving.words import describe_configs, list_layouts
 from solution.system.errors import InputError
-from solution.system.files import replace_file
 from solution.system.wording import join_names
 
 if TYPE_CHECKING:
@@ -145,12 +144,6 @@ def format_json(rankings: Sequence[Ranked]) -> str:
     Layouts are lists of node, tensor, order from minor to major, unless too many
     (is_shown_whole)."""
     return json.dumps([_describe(*ranked) for ranked in rankings]) + "\n"
-
-
-def write_text(content: str, path: Path) -> None:
-    """Write a text file atomically."""
-    with replace_file(path) as temporary:
-        temporary.write_text(content, encoding="utf-8")
 
 
 def _describe(file: Path, ranking: Ranking) -> dict[str, Any]:

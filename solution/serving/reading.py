@@ -158,19 +158,13 @@ def list_programs(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.iterdir()) if _is_program(path)]
 
 
-class _Reader:
+class _Reader(ExitStack):
     """Reads graphs from files. A child process parses texts, because XLA may abort on one."""
 
     def __init__(self, collection: str | None, wanted: Wanted | None) -> None:
+        super().__init__()
         self._collection, self._wanted = collection, wanted
-        self._stack = ExitStack()
         self._child: Child | None = None
-
-    def __enter__(self) -> "_Reader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def read(self, path: Path) -> Iterator[Question]:
         """Yield the graphs of a file or a folder, with the files' configurations."""
@@ -229,7 +223,7 @@ class _Reader:
         """Return, for each program of a text that XLA or jax reads, a TuningRecord without runs,
         and notes on which parts of the program are considered."""
         if self._child is None:
-            self._child = self._stack.enter_context(Child(Limits()))
+            self._child = self.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))
         messages = [MESSAGES["TuningRecord"](module=program.module) for program in programs]
         return messages, [program.notes for program in programs]

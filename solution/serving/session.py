@@ -15,6 +15,7 @@ similar to one that they have computed.
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -36,15 +37,9 @@ from solution.system.errors import InputError
 
 REFERENCE = 256  # maximum number of configurations in the reference list
 Models = Callable[[], Iterable[tuple[Member, Model | LightModel]]]
-
-
-class Listed(Protocol):
-    """A model that scores every new configuration together with a fixed reference list."""
-
-    def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...), standardised by the mean and standard
-        deviation of the list's scores."""
-        ...
+# returns a model's scores (k,) float64 of configurations (k, ...), each scored together with a
+# fixed reference list, standardised by the mean and standard deviation of the list's scores
+Vote = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,8 +50,7 @@ class Session:
     models: Models  # yields the bundle's models that rank the program
     weights: Mapping[str, float]  # by experiment, its weight in the merged score
     _prepared: dict[Preparation, Graph] = field(default_factory=dict)
-    # each model with its reference list, by the model's folder in the bundle
-    _listed: dict[str, Listed] = field(default_factory=dict)
+    _votes: dict[str, Vote] = field(default_factory=dict)  # by the model's folder in the bundle
 
     def __repr__(self) -> str:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
@@ -67,11 +61,10 @@ class Session:
         checked = self._check(configs)
         votes: dict[str, list[np.ndarray]] = {}
         for member, model in self.models():
-            if member.folder not in self._listed:
+            if member.folder not in self._votes:
                 graph = self._prepare(model.preparation)
-                self._listed[member.folder] = put_beside(model.ranker, graph)
-            vote = self._listed[member.folder].vote(checked)
-            votes.setdefault(member.experiment, []).append(vote)
+                self._votes[member.folder] = put_beside(model.ranker, graph)
+            votes.setdefault(member.experiment, []).append(self._votes[member.folder](checked))
         shares = to_shares(np.array([self.weights[name] for name in votes]))
         merged = sum(
             share * np.mean(voted, axis=0)
@@ -137,24 +130,19 @@ class HasLayoutNet(Protocol):
         ...
 
 
-def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """Return the model `ranker` as a scorer of new configurations, whose fixed reference list is
-    the configurations of the prepared graph `listed`."""
+def put_beside(ranker: Scorer, listed: Graph) -> Vote:
+    """Return a function that scores new configurations by the model `ranker`. Its fixed reference
+    list is the configurations of the prepared graph `listed`."""
     if isinstance(ranker, HasLayoutNet):
-        return NetBeside(ListedNet(ranker.in_numpy(), listed))
-    return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)
+        return partial(_vote_by_net, ListedNet(ranker.in_numpy(), listed))
+    if ranker.scores_beside_a_list:
+        return TogetherWith(ranker, listed).vote
+    return partial(_vote_one_by_one, ranker, listed)
 
 
-class NetBeside:
-    """A layout net with a reference list; its work is proportional to the nodes that configurations
-    change."""
-
-    def __init__(self, net: ListedNet) -> None:
-        self._net = net
-
-    def vote(self, configs: np.ndarray) -> np.ndarray:
-        listed = self._net.listed.astype(np.float64)
-        return _deviation(self._net.score(configs).astype(np.float64), listed)
+def _vote_by_net(net: ListedNet, configs: np.ndarray) -> np.ndarray:
+    """Score by a layout net; its work is proportional to the nodes that configurations change."""
+    return _deviation(net.score(configs).astype(np.float64), net.listed.astype(np.float64))
 
 
 class TogetherWith:
@@ -173,20 +161,15 @@ class TogetherWith:
         return _deviation(scores[-len(configs) :], self._reference)
 
 
-class Alone:
-    """A model whose scores depend on the whole batch: each new configuration is scored in its own
-    batch with the reference list."""
-
-    def __init__(self, ranker: Scorer, listed: Graph) -> None:
-        self._ranker, self._graph = ranker, listed
-
-    def vote(self, configs: np.ndarray) -> np.ndarray:
-        found = []
-        for config in configs:
-            joined = dataclasses.replace(_join(self._graph, config[None]), listed=None)
-            scores = self._ranker.predict(joined).astype(np.float64)
-            found.append(_deviation(scores[-1:], scores[:-1])[0])
-        return np.array(found)
+def _vote_one_by_one(ranker: Scorer, listed: Graph, configs: np.ndarray) -> np.ndarray:
+    """Score by a model whose scores depend on the whole batch: each new configuration is scored in
+    its own batch with the reference list."""
+    found = []
+    for config in configs:
+        joined = dataclasses.replace(_join(listed, config[None]), listed=None)
+        scores = ranker.predict(joined).astype(np.float64)
+        found.append(_deviation(scores[-1:], scores[:-1])[0])
+    return np.array(found)
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:

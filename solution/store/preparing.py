@@ -9,18 +9,18 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 from pydantic import TypeAdapter
 
 from solution.data.folders import GraphFile
-from solution.data.inflate import Advance
 from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
 from solution.data.scan import Summary, join_defects, read_labelled, summarise
 from solution.domain.collection import SAMPLE_SUBMISSION
-from solution.domain.graph import TIMED, Graph
+from solution.domain.graph import TIMED
+from solution.features.preparation import Preparation
 from solution.store.graph_file import SUFFIX, check_prepared, write_prepared
 from solution.store.store import (
     FORMAT,
@@ -55,19 +55,10 @@ SUMMARY = TypeAdapter(Summary)
 TIMED_LABELS = ("label_source", TIMED)  # the default entry of a summary, which is not recorded
 
 
-class GraphPreparation(Protocol):
-    """A function that prepares a graph; worker processes must be able to import it. `describe`
-    returns its settings, which the store records."""
-
-    def __call__(self, graph: Graph) -> Graph: ...
-
-    def describe(self) -> dict[str, Any]: ...
-
-
 def prepare_store(
     files: Sequence[GraphFile],
     folder: Path,
-    preparation: GraphPreparation,
+    preparation: Preparation,
     sample_submission: Path | None = None,
     *,
     workers: int | None = None,
@@ -77,6 +68,7 @@ def prepare_store(
     """Prepare the graphs that are not prepared yet, and return the complete store.
 
     Args:
+        preparation: how graphs are prepared; the store records its settings.
         sample_submission: the competition's file sample_submission.csv, which is copied into the
             store; None if there is none.
         workers: number of processes; by default one per core.
@@ -151,31 +143,21 @@ def _finish(
 
 
 def _prepare_file(
-    file: GraphFile,
-    advance: Advance,
-    *,
-    folder: Path,
-    preparation: GraphPreparation,
-    seals: Mapping[Path, str],
+    file: GraphFile, *, folder: Path, preparation: Preparation, seals: Mapping[Path, str]
 ) -> dict[str, Any] | str:
     """Write the prepared graph unless an undamaged one exists. Return the graph's row in the list
     of graphs, or a message about a defect of the file."""
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
-        finished = _find_finished(target, seals.get(target), preparation)
-        if finished is not None:
-            row = finished
-        else:
-            row = _write_graph(file, advance, target, preparation, source)
+        row = _find_finished(target, seals.get(target), preparation)
+        row = row or _write_graph(file, target, preparation, source)
         return _changed(file, folder) if row["source"] != source else row
     except InputError as error:
         return str(error)
 
 
-def _find_finished(
-    path: Path, seal: str | None, preparation: GraphPreparation
-) -> dict[str, Any] | None:
+def _find_finished(path: Path, seal: str | None, preparation: Preparation) -> dict[str, Any] | None:
     """Return the row, in the list of graphs, of a graph that was prepared before.
 
     Return None if the graph must be prepared again, because its file is missing or damaged, or was
@@ -195,9 +177,9 @@ def _find_finished(
 
 
 def _write_graph(
-    file: GraphFile, advance: Advance, target: Path, preparation: GraphPreparation, source: str
+    file: GraphFile, target: Path, preparation: Preparation, source: str
 ) -> dict[str, Any]:
-    graph = read_labelled(file, advance)
+    graph = read_labelled(file)
     summary = dataclasses.asdict(summarise(graph, file.split))
     # leave out TIMED, the default, so that records equal those before there were estimates
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}

@@ -29,7 +29,6 @@ from typing import Any
 import polars as pl
 
 from solution.data.folders import GraphFile
-from solution.data.inflate import Advance
 from solution.data.parallel_files import map_files
 from solution.data.scan import SCHEMA
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, SPLITS, collection
@@ -179,7 +178,7 @@ def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
     return content
 
 
-def _find_defect(file: GraphFile, advance: Advance, *, seals: Mapping[Path, str]) -> str | None:
+def _find_defect(file: GraphFile, *, seals: Mapping[Path, str]) -> str | None:
     try:
         check_prepared(file.path, seals[file.path])
         read_prepared(file.path, is_checked=True)  # raises if the arrays do not form a graph

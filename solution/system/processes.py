@@ -117,7 +117,7 @@ def count_gpus() -> int:
 
 @contextmanager
 def open_pool(
-    count: int, initializer: Callable[..., None], *arguments: Any, context: Context | None = None
+    count: int, initializer: Callable[..., object], *arguments: Any, context: Context | None = None
 ) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of workers; they are ended at once on an error, and when this process ends.
 

@@ -90,8 +90,7 @@ class Kernels(Calls):
                 if error.kind is REFUSED:
                     return None
                 raise
-            found: DatasetStatus = self.parse(DatasetStatus, find_json(printed, "{"), doing)
-            return found
+            return self.parse(DatasetStatus, find_json(printed, "{"), doing)
 
         return self.insist(ask)
 

@@ -8,9 +8,7 @@ pushed    Kaggle has it
 pulled    its outputs were downloaded
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -87,12 +85,10 @@ def records() -> Path:
     return find_runs() / "kernels"
 
 
-@contextmanager
-def lock_records(settings: WaitSettings) -> Iterator[int]:
+def lock_records(settings: WaitSettings) -> AbstractContextManager[int]:
     """Hold the lock for changing the records; yield the lock file's descriptor."""
     lock = records() / ".pushing.lock"
-    with wait_for_lock(lock, settings.lock_seconds, "is pushing or pulling") as held:
-        yield held
+    return wait_for_lock(lock, settings.lock_seconds, "is pushing or pulling")
 
 
 def read_pushes(notebook: str) -> Pushes:
@@ -106,11 +102,6 @@ def record(notebook: str, push: Push) -> Push:
     pushes.put(push)
     write_push_record(pushes, records() / f"{notebook}.json")
     return push
-
-
-def show_now() -> str:
-    """Return the current time in the records' format."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def read_push_record(kind: type[Model], path: Path) -> Model | None:

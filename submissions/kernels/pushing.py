@@ -32,7 +32,6 @@ from submissions.kernels.pushes import (
     read_pushes,
     record,
     records,
-    show_now,
 )
 from submissions.provenance import SourceTree, make_key
 
@@ -105,12 +104,12 @@ def _name_bundle(order: Order, user: str, kernels: Kernels) -> Order:
 
 
 def _send(order: Order, package: Package, version: int, user: str, kernels: Kernels) -> Push:
-    metadata = _fill_metadata(order, user, kernels.settings.competition)
+    metadata, now = _fill_metadata(order, user, kernels.settings.competition), datetime.now(UTC)
     made = Push(
-        key=make_key(datetime.now(UTC)),
+        key=make_key(now),
         kernel=metadata["id"],
         commit=package.commit,
-        when=show_now(),
+        when=now.isoformat(timespec="seconds"),
         values=order.values,
         resumes=order.resumes,
         dataset=f"{user}/{SLUG}",

@@ -5,8 +5,8 @@
 The page depends only on the run folder and the ledger, so equal inputs give the same bytes.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -30,18 +30,6 @@ from submissions.page.scores import describe_graphs, describe_leaderboard, descr
 from submissions.page.training import describe_curves, describe_making
 
 REPORT = "report.html"
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The first lines of the page: the run's score, and where it comes from."""
-
-    title: str
-    value: str  # the ensemble's score, as text
-    label: str  # the collections over which `value` is a mean
-    interval: str
-    sentences: list[str]
-    commit: str
 
 
 def write_page(
@@ -99,7 +87,8 @@ def _show(value: object) -> object:
     return escape(value) if type(value) is str else value
 
 
-def _summarise(evidence: Evidence) -> Headline:
+def _summarise(evidence: Evidence) -> dict[str, Any]:
+    """Return the first lines of the page: the ensemble's score, and where it comes from."""
     overall, label = evidence.overall(evidence.ensemble), "mean of the five collections"
     if overall is not None:
         value, between, graphs = overall.value, (overall.low, overall.high), overall.graphs
@@ -116,19 +105,19 @@ def _summarise(evidence: Evidence) -> Headline:
         f"{count(models, 'model')} of {count(len(rankers), 'experiment')} on "
         f"{count(graphs, 'labelled graph')}, merged by the recipe {evidence.recipe.name}."
     )
-    return Headline(
-        title=evidence.run.folder.resolve().name,
-        value=number(value),
-        label=label,
-        interval=interval(*between),
-        sentences=[
+    return {
+        "title": evidence.run.folder.resolve().name,
+        "value": number(value),
+        "label": label,  # the collections over which `value` is a mean
+        "interval": interval(*between),
+        "sentences": [
             *_place(evidence.run),
             scope,
             *describe_caveats(evidence.run, evidence.recipe),
             *([fitted] if fitted else _compare(evidence)),
         ],
-        commit=str(record.get("commit") or "not known"),
-    )
+        "commit": str(record.get("commit") or "not known"),
+    }
 
 
 def _place(run: Run) -> list[str]:

@@ -156,11 +156,6 @@ def clean(svg: str) -> str:
     return re.sub(r"#0000[0-9a-f]{2}", lambda match: names.get(match[0], "var(--ink)"), inside)
 
 
-def show(value: float) -> str:
-    """Format a value as short as possible, with a true minus sign."""
-    return f"{value:,.10g}".replace("-", MINUS)
-
-
 def draw_intervals(
     title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
 ) -> Figure:
@@ -198,7 +193,8 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
         for row, values in rows
     )
     below = sum(value < floor for _, values in rows for value in values)
-    note = f"{below} dots lie below {show(floor)} and are drawn at the edge." if below else ""
+    edge = f"{floor:g}".replace("-", MINUS)
+    note = f"{below} dots lie below {edge} and are drawn at the edge." if below else ""
     return drawing.finish(title, f"{title}, a dot a graph: {words}.", note=note)
 
 

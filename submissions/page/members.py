@@ -10,7 +10,6 @@ from ensembles.search import estimate as estimate_scores
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
 from ensembles.votes import to_shares
 from ensembles.weights import read_ballots
-from solution.domain import predictions
 from submissions.page.charts import Row, draw_bars, draw_heat_map, draw_intervals, draw_pairs
 from submissions.page.evidence import (
     Evidence,
@@ -24,7 +23,6 @@ from submissions.page.evidence import (
 )
 
 OPTIMISM = "optimism", "How much fitted weights flatter"
-NEEDED = ("group", "labelled")
 GREEDY = "greedy"
 MAX_GREEDY = 3000  # members times graphs; above this product greedy selection would take too long
 
@@ -165,8 +163,7 @@ def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
     collections: nested on graphs outside the fit, naive on the graphs of the fit."""
     fallback = evidence.recipe.fallback
     names = [n for n in evidence.members if n not in (fallback, evidence.ensemble)]
-    known = predictions.read(evidence.run.graphs).columns
-    if not names or not set(NEEDED) <= set(known):
+    if not names:
         return []
     members, ballots = read_ballots(evidence.run, names, [evidence.recipe.method])
     members, ballots = drop_constants(members, ballots)

@@ -1,7 +1,6 @@
 """Build the page's sections on training: cost, settings, versions, and learning curves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from solution.domain.collection import NAMES
@@ -13,6 +12,7 @@ from submissions.page.charts import Figure, draw_curves
 from submissions.page.evidence import PageTable, Section, listed, number
 
 HIDDEN = ("experiments",)  # settings that are too long for the table
+SCORE = "score"  # name of the curve of validation scores, by which training stops early
 Curve = list[tuple[float, float]]  # (step, value) pairs
 COLUMNS = ("Ranker", "Collection", "Model")
 NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
@@ -63,14 +63,6 @@ def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The learning curves of a model."""
-
-    scores: Curve  # validation scores, by which training stops early
-    measures: dict[str, Curve]  # losses and accuracies by name
-
-
 def describe_curves(run: Run) -> Section:
     """Return the section on validation scores and losses by training step, a line per model."""
     figures: list[Figure] = []
@@ -83,9 +75,9 @@ def describe_curves(run: Run) -> Section:
             for folder, parts in fits.items():
                 first = [name, collections, folder.name.replace("-", " ")]
                 volatility = jobs[folder].volatility
-                rows += [[*first, *_summarise(fit.scores, volatility)] for fit in parts]
+                rows += [[*first, *_summarise(fit[SCORE], volatility)] for fit in parts]
                 for fit in parts:
-                    shown = [f"{step:g}: {number(score)}" for step, score in fit.scores]
+                    shown = [f"{step:g}: {number(score)}" for step, score in fit[SCORE]]
                     points.append([*first, ", ".join(shown)])
     if not figures:
         return Section("curves", "Learning curves", NONE_KEPT)
@@ -105,7 +97,7 @@ def describe_curves(run: Run) -> Section:
         tables,
         "A line is a model, its dot the best step, whose weights are kept. The training loss is "
         "dashed. Volatility is the standard deviation of a curve’s last ten scores.",
-        notes=[f"Look at this: {collapse.describe()}" for collapse in find_collapsed(run)],
+        notes=[f"Look at this: {words}" for words in find_collapsed(run)],
     )
 
 
@@ -116,27 +108,27 @@ NONE_KEPT = (
 )
 
 
-def split_fits(record: JobRecord) -> list[Fit]:
-    """Return the learning curves of each model that a job fitted."""
-    steps = [step for step, _ in record.curve]
-    fits = []
-    for part in record.fits():
-        measures: dict[str, Curve] = {
-            name: [(step, value) for step, value in zip(steps[part], values[part], strict=True)]
-            for name, values in record.measures.items()
-            if len(values) == len(steps)
+def split_fits(record: JobRecord) -> list[dict[str, Curve]]:
+    """Return by name the learning curves of each model that a job fitted: its validation scores
+    (SCORE), and losses and accuracies if recorded."""
+    steps, scores = [step for step, _ in record.curve], [score for _, score in record.curve]
+    kept = {name: values for name, values in record.measures.items() if len(values) == len(steps)}
+    return [
+        {
+            name: list(zip(steps[part], values[part], strict=True))
+            for name, values in {**kept, SCORE: scores}.items()
         }
-        fits.append(Fit([(step, score) for step, score in record.curve[part]], measures))
-    return fits
+        for part in record.fits()
+    ]
 
 
-def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
+def _draw(collections: str, ranker: str, fits: Sequence[dict[str, Curve]]) -> list[Figure]:
     """Draw validation scores, and losses and ordered pair accuracies if recorded."""
     if not fits:
         return []
-    figures = [_draw_scores(collections, ranker, [fit.scores for fit in fits])]
+    figures = [_draw_scores(collections, ranker, [fit[SCORE] for fit in fits])]
     kept = {
-        name: [fit.measures[name] for fit in fits if name in fit.measures]
+        name: [fit[name] for fit in fits if name in fit]
         for name in ("loss", "validation_loss", "opa")
     }
     models = count(len(kept["opa"]), "model")

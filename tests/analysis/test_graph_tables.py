@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.analysis.graph_picture import draw_graph
+from solution.analysis.graph_picture import make_figure
 from solution.analysis.graph_tables import show_graph
 from solution.analysis.module_table import FEATURES, module_features
 from solution.domain.codebook import encode
@@ -20,6 +20,7 @@ from solution.features.operations import find_operands
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.nodes import find_places
 from solution.programs.hlo.records import read_module_file, write_record
+from solution.system.pictures import save_figure
 from solution.system.terminal import PlainConsole
 from tests.conftest import FastSlow
 from tests.made import modules
@@ -87,7 +88,7 @@ def test_a_module_with_nothing_to_set_is_inspected(fastslow: FastSlow, tmp_path:
     ids=["nothing to set", "far apart", "a bit apart", "equal", "dollars", "formula", "control"],
 )
 def test_any_graph_is_drawn(graph: Graph, tmp_path: Path) -> None:
-    draw_graph(graph, tmp_path / "graph.png")
+    save_figure(make_figure(graph), tmp_path / "graph.png")
     assert (tmp_path / "graph.png").stat().st_size > 5000
     assert "\x1b" not in show(graph)
 

@@ -1,9 +1,11 @@
 """What a first look measures, against slow and obvious ways; and that every plot can be read."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from solution.analysis.graph_picture import (
 from solution.analysis.graph_tables import EVERY, measure_scale
 from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph
-from solution.data.scan import summarise, tabulate
+from solution.data.scan import SCHEMA, summarise
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.preparation import repair_padding
@@ -112,7 +114,9 @@ def test_pictures_of_one_graph_can_be_read(graphs: list[Graph]) -> None:
 
 LAYOUTS = [make_layout_graph(seed, configs, name=f"p{seed}") for seed, configs in ((0, 3), (1, 5))]
 KERNEL = make_tile_graph(0, 4)
-SUMMARIES = tabulate([summarise(graph, "train") for graph in (*LAYOUTS, KERNEL)])
+SUMMARIES = pl.DataFrame(
+    [dataclasses.asdict(summarise(graph, "train")) for graph in (*LAYOUTS, KERNEL)], SCHEMA
+)
 
 
 def test_means_are_over_graphs_and_pairs_are_all_configurations() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.collected_sample import COUNTS, Sample, draw_drafts, find_architectures
 from benchmarks.release import pack
+from solution.analysis.data_check import check_files
 from solution.collecting.families import write_programs
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.scan import scan
 from solution.programs.child import Child, Limits
 from solution.programs.program import read_programs
 from solution.system.errors import InputError
@@ -107,7 +107,7 @@ def read_layouts() -> dict[tuple[str, str], list[str]]:
 
 
 def test_every_bundled_file_is_sound_and_no_architecture_is_repeated() -> None:
-    _, defects = scan(find_files(COLLECTED))
+    _, defects, _ = check_files(find_files(COLLECTED))
     assert not defects
     layouts = read_layouts()
     for name in {name for name, _ in layouts}:

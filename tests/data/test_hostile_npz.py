@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.analysis.data_check import check_files
 from solution.data.folders import GraphFile
 from solution.data.npz import fingerprint, read_graph
 from solution.data.npz_arrays import MAX_ARRAY_BYTES
-from solution.data.scan import scan
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
@@ -239,7 +239,7 @@ def test_runtimes_whose_quotient_is_no_number_are_refused(
     path.parent.mkdir(parents=True)
     runtimes = np.r_[shortest, np.full(11, 1e10)]
     np.savez(path, **(to_arrays(LAYOUT) | {"config_runtime": runtimes}))
-    summaries, defects = scan([GraphFile(path, collection("layout:xla:random"), "train")])
+    summaries, defects, _ = check_files([GraphFile(path, collection("layout:xla:random"), "train")])
     assert not recwarn.list
     assert len(summaries) + len(defects) == 1
     for defect in defects:

@@ -191,13 +191,12 @@ def run(tmp_path: Path) -> Run:
 def test_a_model_that_fell_is_named_with_its_likely_reason(run: Run) -> None:
     assert find_collapsed(run) == []
     give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)])
-    (found,) = find_collapsed(run)
-    words = found.describe()
+    (words,) = find_collapsed(run)
     assert "trees_001, tile:xla, fold 0, seed 0: best at step 2 of 62" in words
     assert "fell from 0.89 to 0.34" in words
     assert "probably unlike" in words
     give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)], "a")
-    assert "1 graph" in find_collapsed(run)[0].describe()
+    assert "1 graph" in find_collapsed(run)[0]
 
 
 def test_a_run_that_is_gone_on_with_by_other_libraries_says_so(
