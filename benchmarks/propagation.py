@@ -31,7 +31,7 @@ from solution.domain.vocabulary import OPCODES, SHAPE_DIMENSIONS
 from solution.features.operations import num_bytes, tensor_ranks
 from solution.features.preparation import repair_padding
 from solution.features.propagation.canonical import unpack_layout
-from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.propagation import Numbered, Propagation
 from solution.programs.child import Child, ChildDiedError, Limits, Refusal
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
@@ -161,10 +161,8 @@ def compare_program(folder: Path) -> Agreement:
     propagation = Propagation(graph)
     rows = graph.layouts.rows
     assigned = propagation.number()
-    own, size = propagation.instructions, num_bytes(graph)
-    copied = np.concatenate([own.node, own.node[own.read]])
-    weights = np.where(copied >= 0, size[copied], 0)
-    predicted = ((assigned.copies > 0) @ weights)[rows]
+    own = propagation.instructions
+    predicted = count_copied(propagation, assigned)[rows]
     place = {int(node): k for k, node in reversed(list(enumerate(own.node))) if own.asked[k, 0] < 0}
     tensors, right, default, copied = [], [], [], []
     for number, row in enumerate(rows):
@@ -185,6 +183,13 @@ def compare_program(folder: Path) -> Agreement:
         folder.name, float(np.mean(tensors)), float(np.mean(right)), float(np.mean(default)),
         float(spearmanr(predicted, copied).statistic), float(predicted.sum() / max(1, sum(copied))),
     )  # fmt: skip
+
+
+def count_copied(propagation: Propagation, assigned: Numbered) -> np.ndarray:
+    """Return the bytes (distinct configs,) that the propagation's copies move."""
+    own, size = propagation.instructions, num_bytes(propagation.graph)
+    copied = np.concatenate([own.node, own.node[own.read]])
+    return (assigned.copies > 0) @ np.where(copied >= 0, size[copied], 0)
 
 
 def agrees(one: tuple[int, ...], other: tuple[int, ...], sizes: tuple[int, ...]) -> bool:

@@ -22,7 +22,7 @@ import polars as pl
 import typer
 
 from benchmarks.bootstrap import bootstrap_mean
-from benchmarks.copied_columns import FEATURES, propagated_rows
+from benchmarks.propagation import count_copied
 from ensembles.recipe import find_recipe
 from ensembles.votes import average, scale
 from solution.data.folders import find_files
@@ -32,6 +32,7 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation, repair_padding
+from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.state_table import state_tables
 from solution.models.layout.known_costs import weigh_states
 from solution.store.preparing import prepare_store
@@ -42,7 +43,6 @@ from solution.training.folds import NO_FOLD
 from solution.training.plan import Plan, make_plan
 from tests.made.costs import sum_costs
 
-COPIED = [feature.name for feature in FEATURES].index("propagated_bytes")
 RANKERS = ("layout_lightgbm_001", "layout_gnn_001", "layout_cost_net_001")
 WEIGHTS = find_recipe("best").members
 MERGED = {name: weight for name, weight in WEIGHTS.items() if name in RANKERS}
@@ -79,11 +79,6 @@ def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Score
     return {key: average(scores, "z_score") for key, scores in found.items()}
 
 
-def count_copied(graph: Graph) -> np.ndarray:
-    """Return the bytes that each configuration copies, by our rules."""
-    return propagated_rows(graph)[graph.layouts.rows, COPIED]
-
-
 def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
     """Return the scores of the rules that need no training."""
     found: dict[str, Scores] = defaultdict(dict)
@@ -97,7 +92,9 @@ def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
             "arguments free": known.total,
         }
         key = graph.collection.name, graph.name
-        found["copied bytes"][key] = count_copied(graph)
+        propagation = Propagation(graph)
+        copied_bytes = count_copied(propagation, propagation.number())
+        found["copied bytes"][key] = copied_bytes[graph.layouts.rows]
         for name, each in costs.items():
             found[name][key] = sum_costs(graph, each)
     return dict(found)
