@@ -34,7 +34,7 @@ from solution.system.terminal import output
 from solution.training.executors.base import Task
 from solution.training.executors.local import LocalExecutor
 from solution.training.fold_scores import fit_without, score_graphs
-from solution.training.folds import assign_folds
+from solution.training.folds import Scheme, assign_folds
 from solution.training.plan import IS_LABELLED, Plan, make_plan
 from solution.training.sites import Here
 from solution.training.watch import ProgressBars
@@ -56,15 +56,21 @@ def merge(old: Path, more: Path, folder: Path) -> Path:
     return folder
 
 
+def open_layouts(data: Path, store: Path, scheme: Scheme = "architecture", folds: int = 5) -> Plan:
+    """Prepare the folder's whole layout graphs into `store`, and divide them into folds."""
+    files = [file for file in find_files(data) if file.collection.name in LAYOUT]
+    return make_plan(prepare_store(files, store, Preparation(None)), scheme, folds)
+
+
 def divide(store_folder: Path, data: Path, scored: str, folds: int) -> Plan:
     """Return folds of the scored programs; other programs of a held-out architecture go with
     them."""
-    store = prepare_store(find_files(data), store_folder, Preparation(None))
-    every = make_plan(store, "architecture", folds).graphs
+    plan = open_layouts(data, store_folder, folds=folds)
+    every = plan.graphs
     own = every.filter(_is_scored(scored)).drop("group", "fold")
     drawn = assign_folds(own, "architecture", folds, seed=0).select("group", "fold").unique()
     graphs = every.drop("fold").join(drawn, on="group", how="left", maintain_order="left")
-    return Plan(graphs.with_columns(pl.col("fold").fill_null(NEVER_HELD_OUT)), store)
+    return Plan(graphs.with_columns(pl.col("fold").fill_null(NEVER_HELD_OUT)), plan.store)
 
 
 def _is_scored(scored: str) -> pl.Expr:

@@ -26,22 +26,19 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.added_programs import run_cases
+from benchmarks.added_programs import open_layouts, run_cases
+from benchmarks.parts import keep
 from benchmarks.timed_fits import with_epochs
 from ensembles.votes import average
-from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.domain.metrics import kendall_tau
-from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.preparing import prepare_store
-from solution.system.files import replace_file
 from solution.system.parquet import GRAPH
 from solution.system.pictures import save_figure
 from solution.system.report import Report
 from solution.system.terminal import make_table
 from solution.training.fold_scores import fit_without, held_out
-from solution.training.plan import Plan, make_plan
+from solution.training.plan import Plan
 from solution.training.sites import Here
 
 EPOCHS = 12  # of a full training
@@ -93,8 +90,7 @@ def train(
     if not path.exists():
         cases = list(product(range(FOLDS), [seed], (XLA, NLP), [epochs]))
         found = pl.concat(table for _, table in run_cases(fit, name, plan, cases, workers))
-        with replace_file(path) as temporary:
-            found.sort(GRAPH).write_parquet(temporary)
+        keep(found.sort(GRAPH), path)
     return pl.read_parquet(path)
 
 
@@ -181,8 +177,7 @@ def main(
     plot: Annotated[Path | None, typer.Option(help="Where the picture goes.")] = None,
 ) -> None:
     """Train what is missing, print every point, and draw them."""
-    files = [file for file in find_files(data) if file.collection.name in LAYOUT]
-    plan = make_plan(prepare_store(files, out / "store", Preparation(None)), "architecture", FOLDS)
+    plan = open_layouts(data, out / "store", folds=FOLDS)
     asked = [(0, epochs) for epochs in FEWER] + [(seed, EPOCHS) for seed in range(seeds)]
     get = partial(train, plan=plan, folder=out, workers=workers)
     trained = {

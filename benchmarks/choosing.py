@@ -24,6 +24,7 @@ from rich.console import Console
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.policy_search import list_compared
 from benchmarks.replay import OURS, replay_seeds
+from benchmarks.tile_models import read_tiles
 from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import choose_recipe, find_recipe
 from ensembles.votes import merge_votes
@@ -32,7 +33,6 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment
-from solution.features.preparation import repair_padding
 from solution.runs.folder import Run
 from solution.system.files import replace_file
 from solution.system.processes import one_thread
@@ -110,13 +110,6 @@ def read_products(folder: Path, place: Path) -> list[Scored]:
     """Return collected products, each scored by models trained on the other folds."""
     graphs = [graph for graph in read_tiles(folder) if graph.num_configs >= FULL_PRODUCT]
     return hold_out(graphs, FOLDS, place)
-
-
-def read_tiles(folder: Path) -> list[Graph]:
-    """Return the labelled kernels below a folder."""
-    files = [file for file in find_files(folder) if file.collection.kind == "tile"]
-    graphs = [repair_padding(read_graph(file.path, file.collection)) for file in files]
-    return [graph for graph in graphs if graph.runtimes is not None]
 
 
 def hold_out(graphs: Sequence[Graph], folds: int, place: Path) -> list[Scored]:

@@ -104,7 +104,7 @@ def write_programs(folder: Path, seed: int = SEED) -> list[Path]:
 def find_ours(path: Path, folder: Path) -> Verdict | None:
     """Return the result of `fastslow choose`."""
     settings = Settings(MEASUREMENTS, kinds=(LAYOUTS, OPTIONS), limits=Limits(60, 4096))
-    return choose_program(path, load_bundle(), folder, settings, _say_nothing).verdict
+    return choose_program(path, load_bundle(), folder, settings, lambda note: None).verdict
 
 
 def find_by(path: Path, folder: Path, way: str) -> Verdict | None:
@@ -170,9 +170,6 @@ def open_machine(
         own = space.default.tolist()
         journal.trials["default"] = Trial("default", own, harness.reference)
         yield harness, space, journal
-
-
-def _say_nothing(note: str) -> None: ...
 
 
 def show(folder: Path, paths: list[Path]) -> None:

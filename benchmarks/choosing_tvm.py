@@ -24,7 +24,7 @@ from solution.choosing.choose import Settings, choose_program
 from solution.collecting.program_space import TILES
 from solution.programs.child import choose_core
 from solution.serving.bundle import load_bundle
-from solution.system.files import replace_file
+from solution.system.files import write_json
 from solution.system.terminal import make_table
 
 Shape = tuple[int, int, int]  # rows, sums, columns
@@ -52,7 +52,7 @@ def choose_ours(shape: Shape, folder: Path, seconds: float) -> dict[str, float]:
     path = folder / "product.py"
     path.write_text(PRODUCT.format(sizes=((rows, sums), (sums, columns))), encoding="utf-8")
     settings = Settings(None, seconds, kinds=(TILES,))
-    chosen = choose_program(path, load_bundle(), folder, settings, _say_nothing)
+    chosen = choose_program(path, load_bundle(), folder, settings, lambda note: None)
     gain = 1.0 if chosen.verdict is None else chosen.verdict.gain
     found = {"default": chosen.reference, "tile": chosen.reference / gain}
     return {**found, "timed": len(chosen.trials) - 1, "seconds": chosen.seconds}
@@ -104,9 +104,6 @@ def show(results: dict[str, Any], minutes: float) -> None:
     Console(width=120).print(table)
 
 
-def _say_nothing(note: str) -> None: ...
-
-
 def main(arguments: argparse.Namespace) -> None:
     """Run missing searches, and print all results."""
     core = choose_core()
@@ -123,8 +120,7 @@ def main(arguments: argparse.Namespace) -> None:
                 "theirs": choose_theirs(shape, folder / "tvm", seconds, arguments.tvm),
                 "ours": choose_ours(shape, folder / "ours", seconds),
             }
-            with replace_file(path) as temporary:
-                temporary.write_text(json.dumps(own))
+            write_json(own, path)
         results[name] = json.loads(path.read_text())
     show(results, arguments.minutes)
 

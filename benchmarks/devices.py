@@ -12,9 +12,6 @@ those of that net's first row.
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -30,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.corpus import FACTS
-from benchmarks.memory import memory
+from benchmarks.memory import memory, run_apart
 from benchmarks.programs import (
     draw_candidates,
     draw_configs,
@@ -91,17 +88,9 @@ def list_rows(name: str) -> list[dict[str, Any]]:
 
 def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
     """Run `measure` in a process that sees only the row's device."""
-    command = [sys.executable, "-m", "benchmarks.devices", "--nodes", str(nodes)]
+    words = ("--nodes", str(nodes), "--one", json.dumps(row))
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if row["device"] == "cpu" else {}
-    done = subprocess.run(
-        [*command, "--one", json.dumps(row)],
-        env=os.environ | hidden,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return run_apart("benchmarks.devices", *words, **hidden)
 
 
 def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> dict[str, Any]:

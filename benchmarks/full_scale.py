@@ -7,7 +7,6 @@ their ratios is printed, which is robust on a noisy machine. benchmarks/stress.p
 """
 
 import hashlib
-import json
 import random
 import shutil
 import signal
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.corpus import FACTS, write_corpus
+from benchmarks.memory import run_apart
 from benchmarks.stress import write_stress_files
 from benchmarks.ways import EXPERIMENTS
 from solution.domain.predictions import SCHEMA
@@ -39,14 +39,10 @@ FASTSLOW = Path(sys.executable).parent / "fastslow"
 
 def measure(folder: Path, *names: str, rounds: int = ROUNDS) -> list[dict[str, dict[str, float]]]:
     """Return each variant's results, by round; the variants of a round run alternately."""
-
-    def run(name: str) -> dict[str, float]:
-        command = [sys.executable, "-m", "benchmarks.ways", str(folder), name]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-        return found
-
-    return [{name: run(name) for name in names} for _ in range(rounds)]
+    return [
+        {name: run_apart("benchmarks.ways", str(folder), name) for name in names}
+        for _ in range(rounds)
+    ]
 
 
 def bench_preparing(folder: Path, table: Table) -> None:

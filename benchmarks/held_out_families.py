@@ -19,28 +19,19 @@ import numpy as np
 import polars as pl
 import typer
 
-from benchmarks.added_programs import ADDED, merge, run_cases
+from benchmarks.added_programs import ADDED, merge, open_layouts, run_cases
 from benchmarks.unlike_programs import Scores, count_known, tabulate
 from ensembles.votes import average
-from solution.data.folders import find_files
 from solution.domain.collection import NLP, XLA
-from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.preparing import prepare_store
 from solution.system.report import Report
 from solution.system.terminal import output
 from solution.training.fold_scores import fit_without
-from solution.training.plan import Plan, make_plan
+from solution.training.plan import Plan
 from solution.training.sites import Here
 
 RANKERS = ("layout_gnn_001", "layout_cost_net_001")
 Predicted = list[tuple[tuple[str, str], np.ndarray]]  # collection and graph, scores (configs,)
-
-
-def divide(store_folder: Path, data: Path, folds: int) -> Plan:
-    """Return folds by family."""
-    store = prepare_store(find_files(data), store_folder, Preparation(None))
-    return make_plan(store, "family", folds)
 
 
 def predict(
@@ -75,7 +66,7 @@ def main(
 ) -> None:
     """Fit all folds, and print a table for each folder."""
     shutil.rmtree(out / "data", ignore_errors=True)
-    plan = divide(out / "store", merge(old, more, out / "data"), folds)
+    plan = open_layouts(merge(old, more, out / "data"), out / "store", "family", folds)
     ranked = {name: rank(name, plan, folds, seeds, workers) for name in experiment}
     everything = [
         graph

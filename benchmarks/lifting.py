@@ -9,7 +9,6 @@
 Files whose publisher lost columns are excepted by name (LOST).
 """
 
-import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
@@ -19,8 +18,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.operands import draw_programs
 from solution.collecting.child import Optimise
-from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.lifting.draft import NotLiftedError
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
@@ -36,7 +35,7 @@ from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.records import read_module_file
 from solution.programs.portable import make_portable
-from solution.programs.program import make_graph, read_programs
+from solution.programs.program import make_graph
 from solution.system.progress import track
 from solution.system.terminal import output, say
 from tests.made.lifted import find_lost
@@ -150,19 +149,8 @@ def originals(
 ) -> None:
     """Compile programs and their lifted graphs for the CPU, and compare numbers of kernels."""
     totals: Counter[str] = Counter()
-    drawn = [
-        (family, is_step, number)
-        for families in FAMILIES.values()
-        for family in families
-        for is_step in (False, True)
-        for number in range(programs)
-    ]
-    with Child(Limits(seconds=300)) as child, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.py"
-        for family, is_step, number in drawn:
-            settings = draw_settings((family,), np.random.default_rng([number, 2]))
-            path.write_text(write_file(settings | {"train": is_step}), encoding="utf-8")
-            (program,) = read_programs(path, child)
+    with Child(Limits(seconds=300)) as child:
+        for family, is_step, number, program in draw_programs(programs, 2, child):
             graph = replace(make_graph(program, "layout:xla:random"), summed=None)
             lifted = lift(graph).module
             shapes = [

@@ -9,7 +9,6 @@ the LightGBM study's features and protocol, for which it reports a tau of 0.004.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from time import perf_counter, process_time
 import lightgbm
 import numpy as np
 
-from benchmarks.memory import memory
+from benchmarks.memory import memory, run_apart
 from benchmarks.out_of_fold_scores import open_plan, score_out_of_fold
 from benchmarks.programs import draw_candidates, draw_configs, make_program
 from solution.domain.codebook import Codebook
@@ -106,9 +105,7 @@ def measure_scores(data: Path, place: Path) -> None:
 def measure_million(data: Path, place: Path) -> None:
     """Measure each kind in a separate process, for its memory."""
     for kind in CHILDREN:
-        command = [sys.executable, "-m", __spec__.name, str(data), str(place), kind]
-        result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-        show_steps(kind, result)
+        show_steps(kind, run_apart(__spec__.name, str(data), str(place), kind))
 
 
 def show_steps(kind: str, result: dict) -> None:

@@ -1,6 +1,24 @@
-"""Read the current and the peak memory of a process (Linux)."""
+"""Measure in a separate process; read its current and its peak memory (Linux)."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+
+
+def run_apart(module: str, *words: str, **variables: str) -> Any:
+    """Run `python -m module words` with these environment variables, and return the JSON in the
+    last line that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def memory(name: str) -> float:

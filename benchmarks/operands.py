@@ -8,7 +8,9 @@ not say it.
 """
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -46,24 +48,29 @@ def count_wrong(program: Program) -> dict[str, int]:
     return found
 
 
+def draw_programs(
+    programs: int, seed: int, child: Child
+) -> Iterator[tuple[str, bool, int, Program]]:
+    """Yield random programs of each family, and as many training steps: the family, whether it is
+    a step, its number, and the program."""
+    families = [family for names in FAMILIES.values() for family in names]
+    drawn = list(product(families, (False, True), range(programs)))
+    with tempfile.TemporaryDirectory() as folder, track(drawn, "Reading") as tracked:
+        path = Path(folder) / "program.py"
+        for family, is_step, number in tracked:
+            settings = draw_settings((family,), np.random.default_rng([number, seed]))
+            path.write_text(write_file(settings | {"train": is_step}), encoding="utf-8")
+            (program,) = read_programs(path, child)
+            yield family, is_step, number, program
+
+
 def main(programs: int = 6) -> None:
     """Test `programs` programs per family, and as many training steps."""
-    rows = []
-    drawn = [
-        (family, train, number)
-        for families in FAMILIES.values()
-        for family in families
-        for train in (False, True)
-        for number in range(programs)
-    ]
-    with Child(Limits(seconds=180)) as child, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.py"
-        with track(drawn, "Reading") as tracked:
-            for family, train, number in tracked:
-                settings = draw_settings((family,), np.random.default_rng([number, 1]))
-                path.write_text(write_file(settings | {"train": train}), encoding="utf-8")
-                (program,) = read_programs(path, child)
-                rows.append({"family": family, "training": train, **count_wrong(program)})
+    with Child(Limits(seconds=180)) as child:
+        rows = [
+            {"family": family, "training": is_step, **count_wrong(program)}
+            for family, is_step, _, program in draw_programs(programs, 1, child)
+        ]
     table = pl.DataFrame(rows).group_by("family", "training", maintain_order=True).sum()
     with pl.Config(tbl_rows=-1):
         output.print(table)

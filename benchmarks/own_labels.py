@@ -16,17 +16,13 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.added_programs import list_scores, run_cases, show
-from solution.data.folders import find_files
-from solution.domain.collection import LAYOUT, NLP, XLA
+from benchmarks.added_programs import list_scores, open_layouts, run_cases, show
+from solution.domain.collection import NLP, XLA
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
-from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.preparing import prepare_store
 from solution.system.report import Report
 from solution.training.fit import split_training
-from solution.training.plan import make_plan
 from solution.training.sites import Here
 
 Found = list[tuple[str, str, float]]  # collection, graph, tau
@@ -62,9 +58,7 @@ def main(
     workers: int = 1,
 ) -> None:
     """Fit all with and without, and print the difference for each experiment and collection."""
-    files = [file for file in find_files(data) if file.collection.name in LAYOUT]
-    store = prepare_store(files, out / "store", Preparation(None))
-    plan = make_plan(store, "architecture", folds)
+    plan = open_layouts(data, out / "store", folds=folds)
     for name in experiment:
         cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
         show(name, plan, list_scores(run_cases(score, name, plan, cases, workers)))

@@ -29,7 +29,6 @@ import torch
 from benchmarks.timed_fits import count_epochs, time_fits, unwrap
 from solution.data.folders import find_files
 from solution.domain.dividing import MAX_CONFIGS, choose_configs
-from solution.domain.graph import Graph
 from solution.domain.metrics import ordered_pair_accuracy, top_k_slowdown
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
@@ -174,7 +173,9 @@ def run(fit: Fit, plan: Plan) -> pl.DataFrame:
             args = (settings, plan, (fit.collection,), fit.fold, fit.seed)
             ranker = fit_without(*args, report=curve)
         seconds = time.process_time() - curve.started
-        graphs = [thin_out(g, fit.configs) for g in held_out(plan, *place_of(fit), settings)]
+        held = held_out(plan, fit.collection, fit.fold, settings)
+        # at most `fit.configs` configurations of each graph, always the same ones
+        graphs = [g.select(choose_configs(g.key, g.num_configs, fit.configs)) for g in held]
         values = score_graphs(ranker, graphs, MEASURES.values())
     common = {
         "system": fit.name,
@@ -197,21 +198,11 @@ def run(fit: Fit, plan: Plan) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides=TYPES)
 
 
-def place_of(fit: Fit) -> tuple[str, int]:
-    """Return the collection and the fold."""
-    return fit.collection, fit.fold
-
-
-def thin_out(graph: Graph, configs: int) -> Graph:
-    """Return the graph with at most `configs` of its configurations, always the same ones."""
-    return graph.select(choose_configs(graph.key, graph.num_configs, configs))
-
-
 def limit(fit: Fit, plan: Plan) -> RankerSettings:
     """Return the settings with the number of epochs that fits the seconds, and the way to stop."""
     if not fit.seconds or not stops_early(fit.settings):
         return fit.settings
-    rows = plan.training(*place_of(fit))
+    rows = plan.training(fit.collection, fit.fold)
     epochs = time_fits(fit.settings, list(plan.load(rows, fit.settings))).epochs_in(fit.seconds)
     own = unwrap(fit.settings).training.patience
     patience = {"timed": epochs, "patient": own, "last": None}[fit.way]

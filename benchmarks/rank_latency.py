@@ -9,9 +9,6 @@ processor time, so that other processes hardly affect them.
 import argparse
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.memory import memory
+from benchmarks.memory import memory, run_apart
 
 LAYOUTS, TILES = 1000, 100
 LONG = 10_000  # slower calls are made only once
@@ -156,14 +153,7 @@ def ask_trees(model: str) -> dict[str, float]:
 
 def call(*arguments: str) -> dict[str, float]:
     """Run a measurement in a separate process with one thread."""
-    done = subprocess.run(
-        [sys.executable, "-m", __spec__.name, *arguments],
-        env={**os.environ, **dict.fromkeys(THREADS, "1")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(__spec__.name, *arguments, **dict.fromkeys(THREADS, "1"))
 
 
 def find_programs(tpu: Path | None, folder: Path) -> list[str]:

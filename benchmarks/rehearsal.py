@@ -43,7 +43,7 @@ from benchmarks.peak import Peak
 from solution.domain.collection import LAYOUT, NAMES
 from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment
-from solution.system.files import remove, replace_file
+from solution.system.files import remove, write_json
 from solution.system.wording import spell
 from solution.training.executors.local import count_slots
 from solution.training.forecast import estimate_wall, forecast
@@ -201,8 +201,7 @@ class Results:
 
     def keep(self, name: str, value: object) -> None:
         self.known[name] = value
-        with replace_file(self._path) as temporary:
-            temporary.write_text(json.dumps(self.known, indent=1))
+        write_json(self.known, self._path)
 
 
 def rehearse(folder: Path, share: float, configs: float, kills: int, members: Members) -> Results:

@@ -10,12 +10,8 @@ of 1,000 nodes, and a step is a graph with CONFIGS of its configurations.
 import dataclasses
 import gc
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.memory import memory
+from benchmarks.memory import memory, run_apart
 from solution.system.memory import trim
 from solution.system.progress import track
 from solution.system.terminal import make_table
@@ -93,16 +89,6 @@ def reset_peak() -> float:
     return memory("VmRSS")
 
 
-def run(path: Path, way: str, environment: Mapping[str, str]) -> Found:
-    """Run measure_way in a separate process."""
-    command = [sys.executable, "-m", "benchmarks.segments", str(path), "--way", way]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, **environment}
-    )
-    found: Found = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def show(times: dict[tuple[int, str], list[Found]], exact: dict[tuple[int, str], Found]) -> Table:
     """Print a row per graph and variant: the median time, time ratios with their range, and
     memory."""
@@ -153,7 +139,9 @@ def main(
     exact: dict[tuple[int, str], Found] = {}
     with track((1 + rounds) * keys, "Measuring") as tracked:
         for place, (nodes, name) in enumerate(tracked):
-            found = run(paths[nodes], name, EXACT if place < len(keys) else {})
+            environment = EXACT if place < len(keys) else {}
+            words = (str(paths[nodes]), "--way", name)
+            found: Found = run_apart("benchmarks.segments", *words, **environment)
             console.print(f"{nodes:,} nodes, {name}: {found}")
             if place < len(keys):
                 exact[nodes, name] = found

@@ -103,7 +103,7 @@ def measure_tpu(data: Path, names: list[str]) -> None:
     if not data.is_dir():
         console.print(f"{data}: there is no such folder, so no real TPU kernel is ranked.")
         return
-    graphs = [graph for graph in read_tpu(data) if len(graph.distinct.first) > 1]
+    graphs = [graph for graph in read_tiles(data) if len(graph.distinct.first) > 1]
     large = [i for i, graph in enumerate(graphs) if graph.num_configs > 5]
     table = make_table(f"{len(graphs)} TPU kernels, each ranked by models of the others")
     for header in ("ranking", "top-1 score", "top-5 score", "kernels with over 5 tiles"):
@@ -133,8 +133,8 @@ def measure_tpu(data: Path, names: list[str]) -> None:
     console.print(table)
 
 
-def read_tpu(data: Path) -> list[Graph]:
-    """Return the labelled real kernels."""
+def read_tiles(data: Path) -> list[Graph]:
+    """Return the labelled kernels below a folder."""
     files = [f for f in find_files(data) if f.collection.name == TILE[0]]
     graphs = [repair_padding(read_graph(f.path, f.collection)) for f in files]
     return [graph for graph in graphs if graph.runtimes is not None]

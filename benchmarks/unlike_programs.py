@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 import typer
 
+from benchmarks.added_programs import open_layouts
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.propagation import count_copied
 from ensembles.recipe import find_recipe
@@ -31,27 +32,21 @@ from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
-from solution.features.preparation import Preparation, repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.state_table import state_tables
 from solution.models.layout.known_costs import weigh_states
-from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import output
 from solution.training.fit import split_training
 from solution.training.folds import NO_FOLD
-from solution.training.plan import Plan, make_plan
+from solution.training.plan import Plan
 from tests.made.costs import sum_costs
 
 RANKERS = ("layout_lightgbm_001", "layout_gnn_001", "layout_cost_net_001")
 WEIGHTS = find_recipe("best").members
 MERGED = {name: weight for name, weight in WEIGHTS.items() if name in RANKERS}
 Scores = dict[tuple[str, str], np.ndarray]  # by collection and graph: (configs,)
-
-
-def open_plan(data: Path, out: Path) -> Plan:
-    """Open all of the folder's graphs, not pruned."""
-    return make_plan(prepare_store(find_files(data), out, Preparation(None)), "architecture", 5)
 
 
 def read_unlike(folder: Path, plan: Plan) -> list[Graph]:
@@ -129,7 +124,7 @@ def main(
     seeds: int = 1,
 ) -> None:
     """Fit all rankers, and print the table."""
-    plan = open_plan(data, out / "store")
+    plan = open_layouts(data, out / "store")
     graphs = read_unlike(other, plan)
     columns = count_known(graphs)
     columns |= {name: predict(name, plan, graphs, seeds) for name in ranker}
