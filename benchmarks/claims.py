@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.paper_systems import FEW, LAYOUT_SYSTEMS, TILE_SYSTEMS, System
-from benchmarks.parts import with_training
+from benchmarks.parts import Fit, with_training
 from benchmarks.timed_fits import unwrap
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.dividing import MAX_CONFIGS
@@ -197,6 +197,14 @@ OWN_EPOCHS = tuple(f"layout_residual_attention_{batch}{name}_001"
                    for batch in ("", "batch_50_") for name in ("epoch", "patience_2"))  # fmt: skip
 OF_CURVES = tuple(f"{ATTENTIVE}{nodes}_001" for nodes in (500, 10000))
 ALONE = ("layout_segments_001", "layout_segments_full_001")  # experiments whose memory is compared
+
+
+def fit_of(
+    name: str, system: System, place: str, fold: int, seed: int, seconds: float, way: str
+) -> Fit:
+    """Return a fit of a published system."""
+    configs = configs_of(system.experiment, place)
+    return Fit(name, system.settings(), place, fold, seed, seconds, way, configs)
 
 
 def settings_of(name: str) -> RankerSettings:

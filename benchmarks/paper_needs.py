@@ -21,7 +21,7 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from benchmarks.claims import configs_of
+from benchmarks.claims import fit_of
 from benchmarks.paper_report import (
     KINDS,
     OURS,
@@ -45,16 +45,7 @@ def list_fits(
     """Return every system, collection, fold and seed, for systems whose names contain one of
     `only`."""
     return [
-        Fit(
-            name,
-            system.settings(),
-            collection,
-            fold,
-            seed,
-            60 * minutes,
-            "patient",
-            configs_of(system.experiment, collection),
-        )
+        fit_of(name, system, collection, fold, seed, 60 * minutes, "patient")
         for seed in range(seeds)
         for _, collections, systems in KINDS
         for (name, system), collection, fold in product(systems.items(), collections, range(folds))

@@ -21,7 +21,7 @@ import polars as pl
 import typer
 from rich.console import Console
 
-from benchmarks.claims import configs_of
+from benchmarks.claims import fit_of
 from benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
 from benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
 from benchmarks.parts import (
@@ -49,16 +49,7 @@ KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))
 def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[Fit]:
     """Return every system, collection, fold and seed; fits without a time limit only once."""
     return [
-        Fit(
-            name,
-            systems[name].settings(),
-            collection,
-            fold,
-            seed,
-            longer * seconds,
-            "last",
-            configs_of(systems[name].experiment, collection),
-        )
+        fit_of(name, systems[name], collection, fold, seed, longer * seconds, "last")
         for seed, (systems, collections, longer) in product(range(seeds), KINDS)
         for name, collection, fold in product(systems, collections, range(folds))
         for seconds in (budgets if stops_early(systems[name].settings()) else [0.0])
