@@ -7,13 +7,13 @@ a record of their push and commit, whether the notebook finished, and the checks
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, checksum, read_sealed, write_sealed
-from solution.system.names import leads_out
+from solution.system.names import check_inside
 
 KERNEL_RECORD = "kernel.json"
 BUNDLE = "bundle.zip"  # file name of the bundle of models, beside kernel.json
@@ -29,17 +29,9 @@ class SessionRecord(BaseModel):
     commit: str = ""
     state: State = "running"  # stays "running" if the session is killed
     note: str = ""  # the remaining work, in words
-    files: dict[str, str] = {}  # the SHA-256 of each output, by path
-
-    @field_validator("files")
-    @classmethod
-    def check_names(cls, files: dict[str, str]) -> dict[str, str]:
-        """Reject paths that lead out of the outputs' folder, because a pull, which downloads the
-        outputs from Kaggle, deletes files with a wrong checksum."""
-        for name in files:
-            if leads_out(name):
-                raise ValueError(f"{name} leads out of the folder")
-        return files
+    # The SHA-256 of each output, by path. No path may lead out of the outputs' folder, because a
+    # pull, which downloads the outputs from Kaggle, deletes files with a wrong checksum.
+    files: dict[Annotated[str, AfterValidator(check_inside)], str] = {}
 
 
 def write_session_record(record: SessionRecord, folder: Path) -> None:

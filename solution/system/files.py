@@ -96,10 +96,15 @@ def check_writable(folder: Path) -> None:
         temporary.unlink()
 
 
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file atomically."""
+    with replace_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
 def write_json(value: dict[str, Any], path: Path) -> None:
     """Write `value` atomically as readable JSON."""
-    with replace_file(path) as temporary:
-        temporary.write_text(_render(value), encoding="utf-8")
+    write_bytes(_render(value).encode(), path)
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ runs, as in a notebook, a ScratchFolder lies in the usual temporary folder, and 
 same way.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -19,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
+
+from solution.system.files import take_lock
 
 PREFIX = "fastslow-run-"
 # prefixes of the names of folders that libraries remove at exit
@@ -86,7 +87,7 @@ def sweep(base: Path) -> None:
         with suppress(OSError):  # another user's folder, or another command is removing it
             descriptor = _open(folder)
             try:
-                if os.fstat(descriptor).st_uid == os.getuid() and _lock(descriptor):
+                if os.fstat(descriptor).st_uid == os.getuid() and take_lock(descriptor):
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(descriptor)
@@ -101,7 +102,7 @@ def _make(base: Path) -> tuple[Path, int]:
         except FileNotFoundError:
             continue
         try:
-            is_locked = _lock(descriptor)
+            is_locked = take_lock(descriptor)
         except OSError:  # on a file system without locks `sweep` removes nothing
             is_locked = True
         # Before it was locked, another process could have removed the folder.
@@ -118,11 +119,3 @@ def _remove(folder: Path, descriptor: int) -> None:
 
 def _open(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

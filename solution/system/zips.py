@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from solution.system.errors import InputError
-from solution.system.files import open_regular, replace_file, replace_folder
+from solution.system.files import open_regular, replace_folder, write_bytes
 from solution.system.names import leads_out, place_below
 from solution.system.refusals import FULL, name_full_disk
 
@@ -131,5 +131,5 @@ def add_files(packed: bytes, folder: Path) -> None:
     InputError if a name leads out of the folder."""
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         for name in archive.namelist():
-            with replace_file(place_below(folder, name, "files from another machine")) as path:
-                path.write_bytes(archive.read(name))
+            path = place_below(folder, name, "files from another machine")
+            write_bytes(archive.read(name), path)

@@ -22,7 +22,7 @@ from solution.experiments.base import Experiment, read_sources
 from solution.models.base import Ranker
 from solution.runs.fingerprint import fingerprint_code
 from solution.system.errors import InputError
-from solution.system.files import locked, make_folder, remove_leftovers, replace_file
+from solution.system.files import locked, make_folder, remove_leftovers, write_bytes
 from solution.system.progress import bars
 from solution.system.report import Report
 from solution.system.terminal import make_table
@@ -34,7 +34,7 @@ from solution.training.plan import Plan
 from solution.training.sites import ExperimentSpec, Site, choose_needs, choose_site, estimate_memory
 from solution.training.watch import ProgressBars, Watch
 from solution.tuning.experiment_text import write_experiment
-from solution.tuning.space import find_searched, plain_value, suggest, with_values
+from solution.tuning.space import find_searched, plain_value, with_values
 from solution.tuning.study_file import STUDY, keep, open_storage, working_copy
 
 DIVERGED = "diverged"  # marks a trial with NaN or infinite scores
@@ -220,8 +220,9 @@ class Search:
         needs = self._find_needs()
         asked, tasks = [], []
         for _ in range(count):
-            trial = study.ask()
-            values = {item.name: suggest(trial, item) for item in searched}
+            trial = study.ask({item.name: item.distribution for item in searched})
+            drawn = trial.params
+            values = {item.name: plain_value(item, drawn[item.name]) for item in searched}
             may_end = self.prune and AS_IT_IS not in trial.user_attrs
             limits = find_limits(study) if may_end else ()
             asked.append(trial)
@@ -263,9 +264,7 @@ class Search:
             f"{study.best_value:.4f}."
         )
         path = self.folder / f"{name}.py"
-        with replace_file(path) as temporary:
-            text = write_experiment(name, self.experiment, settings, note)
-            temporary.write_text(text, encoding="utf-8")
+        write_bytes(write_experiment(name, self.experiment, settings, note).encode(), path)
         self._copy_neighbours()
         return path
 
@@ -276,8 +275,7 @@ class Search:
         origin = Path(self.experiment.origin)
         for name, content in read_sources(origin).items():
             if name != origin.name:
-                with replace_file(self.folder / name) as temporary:
-                    temporary.write_bytes(content)
+                write_bytes(content, self.folder / name)
 
     def _open(self, copy: Path) -> optuna.Study:
         """Return the study in the file `copy`, which is created if it does not exist. Raises

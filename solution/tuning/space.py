@@ -14,29 +14,34 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from solution.system.errors import InputError
 
 # The ranges of the first five settings, which are for boosted trees, are from the student report.
-SPACE: dict[str, optuna.distributions.BaseDistribution] = {
-    "learning_rate": optuna.distributions.FloatDistribution(1e-2, 2e-1, log=True),
-    "num_leaves": optuna.distributions.IntDistribution(7, 63, log=True),
-    "min_data_in_leaf": optuna.distributions.IntDistribution(5, 100, log=True),
-    "feature_fraction": optuna.distributions.FloatDistribution(0.2, 1.0),
-    "lambda_l2": optuna.distributions.FloatDistribution(1e-2, 1e2, log=True),
-    "relevance_levels": optuna.distributions.IntDistribution(8, 64, log=True),
-    "pairs_per_config": optuna.distributions.IntDistribution(1, 16, log=True),
-    "width": optuna.distributions.CategoricalDistribution((32, 64, 96, 128)),
-    "blocks": optuna.distributions.IntDistribution(1, 4),
-    "dropout": optuna.distributions.FloatDistribution(0.0, 0.5),
-    "training.learning_rate": optuna.distributions.FloatDistribution(3e-4, 1e-2, log=True),
-    "training.weight_decay": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
-    "training.loss": optuna.distributions.CategoricalDistribution(("pairwise_hinge", "list_mle")),
-    "training.configs_per_graph": optuna.distributions.CategoricalDistribution((16, 32, 48, 64)),
-    "training.graphs_per_step": optuna.distributions.CategoricalDistribution((4, 10, 50, 100)),
-    "training.max_configs": optuna.distributions.CategoricalDistribution((20, 100, 500, 1000)),
-    "nodes.trained": optuna.distributions.CategoricalDistribution((100, 200, 500, 1000)),
+SPACE: dict[str, BaseDistribution] = {
+    "learning_rate": FloatDistribution(1e-2, 2e-1, log=True),
+    "num_leaves": IntDistribution(7, 63, log=True),
+    "min_data_in_leaf": IntDistribution(5, 100, log=True),
+    "feature_fraction": FloatDistribution(0.2, 1.0),
+    "lambda_l2": FloatDistribution(1e-2, 1e2, log=True),
+    "relevance_levels": IntDistribution(8, 64, log=True),
+    "pairs_per_config": IntDistribution(1, 16, log=True),
+    "width": CategoricalDistribution((32, 64, 96, 128)),
+    "blocks": IntDistribution(1, 4),
+    "dropout": FloatDistribution(0.0, 0.5),
+    "training.learning_rate": FloatDistribution(3e-4, 1e-2, log=True),
+    "training.weight_decay": FloatDistribution(1e-5, 1e-1, log=True),
+    "training.loss": CategoricalDistribution(("pairwise_hinge", "list_mle")),
+    "training.configs_per_graph": CategoricalDistribution((16, 32, 48, 64)),
+    "training.graphs_per_step": CategoricalDistribution((4, 10, 50, 100)),
+    "training.max_configs": CategoricalDistribution((20, 100, 500, 1000)),
+    "nodes.trained": CategoricalDistribution((100, 200, 500, 1000)),
 }
 
 
@@ -45,7 +50,7 @@ class Searched:
     """A field of the settings that is searched, with its range."""
 
     name: str  # prefixed by the names of the enclosing fields, as in training.loss
-    distribution: optuna.distributions.BaseDistribution
+    distribution: BaseDistribution
     value: Any  # the value that the experiment has now
 
 
@@ -64,45 +69,28 @@ def find_searched(settings: Any) -> list[Searched]:
     return found
 
 
-def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution) -> bool:
+def _is_of_kind(value: Any, distribution: BaseDistribution) -> bool:
     """Return whether the value has the distribution's type; else the field is not searched."""
     match distribution:
-        case optuna.distributions.FloatDistribution():
+        case FloatDistribution():
             return type(value) in (int, float) and isfinite(value)
-        case optuna.distributions.IntDistribution():
+        case IntDistribution():
             return type(value) is int
-        case optuna.distributions.CategoricalDistribution() as d:
+        case CategoricalDistribution() as d:
             return value is None or type(value) in {type(choice) for choice in d.choices}
     return False
 
 
-def _with_room_for(
-    distribution: optuna.distributions.BaseDistribution, value: Any
-) -> optuna.distributions.BaseDistribution:
+def _with_room_for(distribution: BaseDistribution, value: Any) -> BaseDistribution:
     """Return the distribution, extended if necessary to include the current value."""
     match distribution:
-        case optuna.distributions.FloatDistribution() as d:
+        case FloatDistribution() | IntDistribution() as d:
             low, high = min(d.low, value), max(d.high, value)
-            return optuna.distributions.FloatDistribution(low, high, log=d.log and low > 0)
-        case optuna.distributions.IntDistribution() as d:
-            low, high = min(d.low, value), max(d.high, value)
-            return optuna.distributions.IntDistribution(low, high, log=d.log and low > 0)
-        case optuna.distributions.CategoricalDistribution() as d:
+            return type(d)(low, high, log=d.log and low > 0)
+        case CategoricalDistribution() as d:
             choices = d.choices if value in d.choices else (*d.choices, value)
-            return optuna.distributions.CategoricalDistribution(choices)
+            return CategoricalDistribution(choices)
     return distribution
-
-
-def suggest(trial: optuna.Trial, item: Searched) -> Any:
-    """Return the trial's value of the field, drawn from the field's range."""
-    match item.distribution:
-        case optuna.distributions.FloatDistribution() as d:
-            return plain_value(item, trial.suggest_float(item.name, d.low, d.high, log=d.log))
-        case optuna.distributions.IntDistribution() as d:
-            return trial.suggest_int(item.name, d.low, d.high, log=d.log)
-        case optuna.distributions.CategoricalDistribution() as d:
-            return trial.suggest_categorical(item.name, d.choices)
-    raise TypeError(f"{item.name} has a distribution of another kind: {item.distribution!r}.")
 
 
 def plain_value(item: Searched, value: Any) -> Any:
