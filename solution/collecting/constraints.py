@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
-from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.messages import MESSAGES, copy_message, instructions
 from solution.programs.portable import FreshIds, make_portable, replace_instructions
 
 # numbers of a node's tensors: 0 is its output, 1 its first operand, 2 its second operand
@@ -102,7 +102,7 @@ def _make_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshId
     layout both for its operand and for its result, because XLA merges instructions that differ
     only in the results' layouts."""
     number = fresh.take()
-    laid_out = MESSAGES["Shape"].FromString(shape.SerializeToString())
+    laid_out = copy_message(shape)
     laid_out.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))
     return MESSAGES["Instruction"](
         id=number,

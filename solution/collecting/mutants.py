@@ -13,8 +13,8 @@ from math import prod
 from typing import Any
 
 from solution.programs.arguments import find_entry
-from solution.programs.hlo.messages import MESSAGES, instructions
-from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
+from solution.programs.hlo.messages import MESSAGES, copy_message, instructions
+from solution.programs.portable import FreshIds, make_portable, make_shape, replace_instructions
 
 PRED, TUPLE = 1, 13  # element types, as numbers of XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")
@@ -170,11 +170,11 @@ class _Writer:
     ) -> None:
         self._module, self._sites, self._ways = module, sites, ways
         self._fresh = FreshIds(module)
-        self._switches = _make_shape(PRED, [switches])
+        self._switches = make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
         # by computation id: the shape of its only parameter before any change (for branches)
         self._parameter_shapes = {
-            c.id: _copy_shape(i.shape)
+            c.id: copy_message(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"
         }  # fmt: skip
 
@@ -246,7 +246,7 @@ class _Writer:
                 node.operand_ids[branch] = self._add(written, "tuple", both, given)
             written.append(node)
         else:
-            old = MESSAGES["Instruction"].FromString(node.SerializeToString())
+            old = copy_message(node)
             shape = self._extend_shape(node.shape)
             node.operand_ids[:] = [
                 self._extend_value(node.operand_ids[0], node.shape, written, switches)
@@ -294,11 +294,11 @@ class _Writer:
     def _switch(self, switches: int, number: int, shape: Any, written: list[Any]) -> int:
         """Write one switch, broadcast to the sizes of `shape`; return its id."""
         one = self._add(
-            written, "slice", _make_shape(PRED, [1]), [switches], slices=[(number, number + 1)]
+            written, "slice", make_shape(PRED, [1]), [switches], slices=[(number, number + 1)]
         )
-        scalar = self._add(written, "reshape", _make_shape(PRED, []), [one])
+        scalar = self._add(written, "reshape", make_shape(PRED, []), [one])
         sizes = list(shape.dimensions)
-        return self._add(written, "broadcast", _make_shape(PRED, sizes), [scalar])
+        return self._add(written, "broadcast", make_shape(PRED, sizes), [scalar])
 
     def _make_wrong(self, node: Any, kind: Kind, switches: int, written: list[Any]) -> int:
         """Write instructions that make an error of this kind in a product; return the last's id."""
@@ -325,7 +325,7 @@ class _Writer:
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
         """Write zeros, made by converting the switch that is always off; return their id."""
-        shape = _make_shape(like.element_type, sizes)
+        shape = make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])
 
@@ -334,7 +334,7 @@ class _Writer:
         slices = [(0, size) for size in sizes]
         slices[axis] = (begin, end)
         cut = [stop - start for start, stop in slices]
-        shape = _make_shape(node.shape.element_type, cut)
+        shape = make_shape(node.shape.element_type, cut)
         return self._add(written, "slice", shape, [node.id], slices=slices)
 
     def _add(
@@ -351,16 +351,6 @@ class _Writer:
             node.slices.add(start=start, limit=limit, stride=1)
         written.append(node)
         return added
-
-
-def _make_shape(element_type: int, sizes: list[int]) -> Any:
-    shape = MESSAGES["Shape"](element_type=element_type, dimensions=sizes)
-    shape.layout.minor_to_major[:] = lay_out(shape)
-    return shape
-
-
-def _copy_shape(shape: Any) -> Any:
-    return MESSAGES["Shape"].FromString(shape.SerializeToString())
 
 
 def _make_tuple(shapes: list[Any]) -> Any:

@@ -8,6 +8,7 @@ or do not depend on its first layers.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from solution.programs.hlo.messages import instructions
+from solution.programs.replies import find_type
 from solution.system.errors import InputError
 
 TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
@@ -362,23 +364,16 @@ def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
     """Return a Shape's numpy (or ml_dtypes) type; InputError, about `name`, if it has none."""
-    import ml_dtypes
-
     number = shape.element_type
     kind = TYPE_NAMES[number] if 0 <= number < len(TYPE_NAMES) else str(number)
-    spelled = _spell(kind)
-    if kind not in WITHOUT_NUMBERS and hasattr(ml_dtypes, spelled):
-        return np.dtype(getattr(ml_dtypes, spelled))
-    try:
-        if kind in WITHOUT_NUMBERS:
-            raise TypeError
-        return np.dtype(spelled)
-    except TypeError as error:
-        known = ", ".join(one for one in TYPE_NAMES if one not in WITHOUT_NUMBERS)
-        raise InputError(
-            f"{name} is of type {kind}, which is not supported. Write the program so that its "
-            f"parameters are arrays of {known}."
-        ) from error
+    if kind not in WITHOUT_NUMBERS:
+        with suppress(AttributeError):
+            return find_type(_spell(kind))
+    known = ", ".join(one for one in TYPE_NAMES if one not in WITHOUT_NUMBERS)
+    raise InputError(
+        f"{name} is of type {kind}, which is not supported. Write the program so that its "
+        f"parameters are arrays of {known}."
+    )
 
 
 def _spell(kind: str) -> str:

@@ -279,12 +279,17 @@ class Child:
         if defect := find_flag_defect(printed.decode(errors="replace")):
             self.end()
             raise InputError(defect)
-        text = printed[-LAST_LINES:].decode(errors="replace")
-        for line in reversed(text.splitlines()):
-            for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
-                if word in line:
-                    return line[line.index(word) :][:300]
-        return f"the process ended with {self._process.exitcode}"
+        words = find_last_words(printed[-LAST_LINES:])
+        return words or f"the process ended with {self._process.exitcode}"
+
+
+def find_last_words(printed: bytes) -> str:
+    """Return the last error in the output of a compiler's process; "" if there is none."""
+    for line in reversed(printed.decode(errors="replace").splitlines()):
+        for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
+            if word in line:
+                return line[line.index(word) :][:300]
+    return ""
 
 
 def find_flag_defect(printed: str) -> str:

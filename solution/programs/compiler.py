@@ -102,16 +102,13 @@ class Compiler:
         return module, values
 
     def _find_numbers(self, leaf: Any) -> np.ndarray | None:
-        if isinstance(leaf, self._jax.ShapeDtypeStruct):
+        """Return the numbers of an argument, such as the integers in a jax random key."""
+        jax = self._jax
+        if isinstance(leaf, jax.ShapeDtypeStruct):
             return None
-        return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
-
-    def _open_key(self, leaf: Any) -> Any:
-        """Return a jax random key as the integers in it; return other leaves unchanged."""
-        is_key = self._jax.dtypes.issubdtype(
-            getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
-        )
-        return self._jax.random.key_data(leaf) if is_key else leaf
+        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        return np.asarray(jax.numpy.asarray(leaf))
 
     def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
         """Parse StableHLO (MLIR text or bytecode) into a serialized module of `function` (default:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from solution.programs.arguments import HIGHEST_INTEGER, POWERS, TUPLE
 from solution.programs.compiler import encode_field
 from solution.programs.forms import HLO, LEFT_OUT
 from solution.programs.hlo.messages import MESSAGES, instructions
@@ -16,10 +17,7 @@ from solution.system.errors import InputError
 # Size limit of a protobuf message, and size of the largest type of number, both in bytes.
 MAX_BYTES, BYTES = 1 << 31, 16
 SCALE = 0.1  # standard deviation of the drawn floats
-POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has only powers of 2
-HIGHEST_INTEGER = 8  # drawn integers are below this number
 SHAPE, TUPLES = 1, 10  # field numbers of LiteralProto in XLA's xla_data.proto
-TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
 VARINT = "varint"  # integers in protobuf's variable-length encoding
 FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
 # By number of XLA's PrimitiveType: field number in LiteralProto, and numpy type or VARINT.

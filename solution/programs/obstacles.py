@@ -70,7 +70,7 @@ def _count_collecting(instruction: Any, partitions: int) -> int:
     """Return how many devices a collective instruction connects; 0 for other instructions."""
     if instruction.opcode.removesuffix("-start") not in COLLECTIVES:
         return 0
-    return _count_named(instruction) if _names_devices(instruction) else partitions
+    return count_named(instruction) if _names_devices(instruction) else partitions
 
 
 def _is_shared(module: Any) -> bool:
@@ -112,7 +112,7 @@ def _has_shardings(module: Any) -> bool:
 
 
 def _count_devices(module: Any, least: int) -> int:
-    return max([least, *map(_count_named, instructions(module))])
+    return max([least, *map(count_named, instructions(module))])
 
 
 def _names_devices(instruction: Any) -> bool:
@@ -123,7 +123,7 @@ def _names_devices(instruction: Any) -> bool:
     )
 
 
-def _count_named(instruction: Any) -> int:
+def count_named(instruction: Any) -> int:
     """Return how many devices a collective instruction names: its highest device number plus 1."""
     groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
     named = [number for group in groups for number in group.replica_ids]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from solution.programs.arguments import find_entry, is_tupled
-from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import MESSAGES, copy_message
 from solution.programs.hlo.nodes import find_places
 
 TUPLE, OPAQUE, TOKEN = 13, 14, 17  # numbers in XLA's PrimitiveType of types that have no layout
@@ -22,7 +22,7 @@ LOCAL_BITS = 32  # low bits of an instruction's id: its number inside its comput
 def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
     """Return a copy of a Module that all backends accept, with row-major layouts. With
     `keeps_boundary`, the entry's parameters and all infeeds keep their layouts, without tiles."""
-    copy = MESSAGES["Module"].FromString(module.SerializeToString())
+    copy = copy_message(module)
     for name in ("schedule", "input_output_alias", "buffer_donor"):
         copy.ClearField(name)
     fresh = FreshIds(copy)
@@ -30,7 +30,7 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
     for computation in copy.computations:
         rewritten = []
         boundary = ("infeed", "parameter") if computation.id == entry else ("infeed",)
-        shapes = {i.id: copy_shape(i.shape) for i in computation.instructions}
+        shapes = {i.id: copy_message(i.shape) for i in computation.instructions}
         for instruction in computation.instructions:
             _lay_out(instruction.shape, keeps=keeps_boundary and instruction.opcode in boundary)
             if instruction.opcode == "fusion":
@@ -58,9 +58,16 @@ class FreshIds:
 
 def replace_instructions(computation: Any, instructions: list[Any]) -> None:
     """Replace the instructions of a computation by copies of `instructions`, in place."""
-    copies = [MESSAGES["Instruction"].FromString(i.SerializeToString()) for i in instructions]
+    copies = [copy_message(instruction) for instruction in instructions]
     del computation.instructions[:]
     computation.instructions.extend(copies)
+
+
+def make_shape(element_type: int, sizes: Sequence[int]) -> Any:
+    """Return the shape of an array, with a row-major layout."""
+    shape = MESSAGES["Shape"](element_type=element_type, dimensions=sizes)
+    shape.layout.minor_to_major[:] = lay_out(shape)
+    return shape
 
 
 def lay_out(shape: Any) -> list[int]:
@@ -135,11 +142,6 @@ def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
                 instruction = _as(instruction, "convert", [reshaped.id])
         written.append(instruction)
     return written
-
-
-def copy_shape(shape: Any) -> Any:
-    """Return an independent copy of a message Shape."""
-    return MESSAGES["Shape"].FromString(shape.SerializeToString())
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
@@ -225,12 +227,11 @@ def _combine(instruction: Any, fresh: FreshIds) -> list[Any]:
 def _make(
     opcode: str, sizes: Sequence[int], operands: Sequence[int], fresh: FreshIds, kind: int = U32
 ) -> Any:
-    shape = MESSAGES["Shape"](element_type=kind, dimensions=sizes)
-    _lay_out(shape)
     number = fresh.take()
     return MESSAGES["Instruction"](
-        id=number, name=f"{opcode}.{number}", opcode=opcode, shape=shape, operand_ids=operands
-    )
+        id=number, name=f"{opcode}.{number}", opcode=opcode, shape=make_shape(kind, sizes),
+        operand_ids=operands,
+    )  # fmt: skip
 
 
 def _as(instruction: Any, opcode: str, operands: list[int]) -> Any:

@@ -73,7 +73,7 @@ def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
         return value
     if "array" in value:
         # ValueError for the type object, whose bytes would be pointers
-        numbers = np.frombuffer(take(value["bytes"]), _find_type(value["array"]))
+        numbers = np.frombuffer(take(value["bytes"]), find_type(value["array"]))
         return numbers.reshape(value["shape"])
     if "bytes" in value:
         return bytes(take(value["bytes"]))
@@ -81,8 +81,9 @@ def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
     return kinds[value["reply"]](*_from_json(value["fields"], take))
 
 
-def _find_type(name: str) -> np.dtype[Any]:
-    """Return the numpy type with this name or, such as for bfloat16, the type of ml_dtypes."""
+def find_type(name: str) -> np.dtype[Any]:
+    """Return the numpy type with this name or, such as for bfloat16, the type of ml_dtypes. Raises
+    AttributeError if there is none."""
     try:
         return np.dtype(name)
     except TypeError:

@@ -135,3 +135,10 @@ def instructions(module: Any) -> Iterator[Any]:
     """Yield a message Module's instructions in the order of a graph's nodes."""
     for computation in module.computations:
         yield from computation.instructions
+
+
+def copy_message(message: Any) -> Any:
+    """Return an independent copy of a message."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
