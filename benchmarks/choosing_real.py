@@ -40,6 +40,7 @@ from solution.collecting.space import draw_new
 from solution.collecting.target import CPU
 from solution.domain.vocabulary import OPTION_NAMES
 from solution.programs.child import Child, Limits, choose_core
+from solution.programs.compiler import Compiler, Flags
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
@@ -54,6 +55,8 @@ BAR, SHARE = 1.10, 0.75
 OURS, RANDOM, THOROUGH, NULL = "ours", "random", "thorough", "null"
 NULL_RUNS = 4  # runs per program
 WAYS = (OURS, RANDOM, THOROUGH, NULL, SCRIPT)
+# the line of verify.py that sets the options of the chosen configuration
+SETS_OPTIONS = '        options.env_option_overrides = list(choice["compiler_options"].items())\n'
 
 
 class Thorough(Proposer):
@@ -140,12 +143,13 @@ def verify_ours(path: Path, folder: Path) -> dict[str, float]:
     config = np.array(winner[CHOICES], np.int32)
     _, flags = space.prepare(config)
     folder.mkdir(parents=True, exist_ok=True)
-    facts = {
-        "choice": winner["name"],
-        "target": CPU,
-        "xla_backend_extra_options": dict(flags.backend),
-    }
-    hand_over_estimated(space, config, folder, facts)
+    hand_over_estimated(space, config, folder, {"choice": winner["name"], "target": CPU})
+    # The script is for TPUs: add the options that only the CPU's compiler has.
+    text = (folder / SCRIPT).read_text()
+    assert text.count(SETS_OPTIONS) == 1
+    options = Compiler()._compile_options(Flags((), flags.backend)).SerializeAsString()
+    added = f"        options = type(options).ParseFromString({options!r})\n{SETS_OPTIONS}"
+    (folder / SCRIPT).write_text(text.replace(SETS_OPTIONS, added))
     command = [sys.executable, str(folder / SCRIPT)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)

@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 import typer
 
+from benchmarks.fewest_compilations import PatientEstimator
 from solution.analysis.graph_lookup import read_file
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
@@ -80,7 +81,7 @@ def measure(program: CompiledProgram | None) -> dict[str, float]:
         + milliseconds.get("dot", 0),
         "copies, ms": milliseconds.get("copies", 0),
         "all kernels, ms": sum(milliseconds.values()),
-        "kernels without cycles": len(program.unestimated),
+        "kernels without cycles": sum(kernel.cost.cycles is None for kernel in program.kernels),
         "copies": len(program.copies),
     }
 
@@ -204,7 +205,7 @@ def main(
 ) -> None:
     """Estimate all configurations of graphs; compare with their runtimes, if they have any."""
     limits = Limits(seconds=seconds, megabytes=12_288)
-    with Estimator(parse_target("tpu:v3"), limits, processes=processes) as estimator:
+    with PatientEstimator(parse_target("tpu:v3"), limits, processes=processes) as estimator:
         if budget:
             table = rank_within(files, estimator, budget, seconds, replays=replays)
             with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):

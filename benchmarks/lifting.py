@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.fewest_compilations import PatientEstimator
 from benchmarks.operands import draw_programs
 from solution.collecting.child import Optimise
 from solution.collecting.lifting.draft import NotLiftedError
@@ -93,7 +94,7 @@ def compile_all(
     """Compile a random sample of each folder's programs for a TPU v3, by the passes over HLO."""
     generator = np.random.default_rng(0)
     tried, compiled = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    with Estimator(parse_target("tpu:v3"), is_always_full=is_full) as estimator:
+    with PatientEstimator(parse_target("tpu:v3"), is_always_full=is_full) as estimator:
         for folder in folders:
             graphs = [graph for graph in read_distinct([folder]) if graph.num_nodes <= largest]
             chosen = generator.choice(len(graphs), min(count, len(graphs)), replace=False)

@@ -134,7 +134,7 @@ def _run_passes(program: Program, compiling: Child, configs: int) -> str:
                 say(f"{program.name}: configuration {number}: {reply}")
                 continue
             reader = Reader(reply.passed)
-            programs.add(reader.digest)
+            programs.add(reader.names.program)
             states = compare_with_asked(reader.read({}), program, space.to_array(config))
             ignored = np.flatnonzero(states == UNTAKEN).tolist()
             requests.append((space.list_choices(config), ignored))

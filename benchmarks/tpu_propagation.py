@@ -35,7 +35,7 @@ from solution.collecting.lifting.lift import lift
 from solution.collecting.program_space import LAYOUTS
 from solution.collecting.space import draw_new
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.asking import MADE_OF, NODE, ask, find_fixed_boundary
+from solution.collecting.tpu.asking import MADE_OF, NODE, RequestWriter, find_fixed_boundary
 from solution.collecting.tpu.devices import check_module
 from solution.collecting.tpu.forking import Compilation, Request, serve_tpu
 from solution.collecting.tpu.reading import Reader, count_bytes, open_tuple
@@ -143,7 +143,7 @@ def compile_case(case: Case, folder: Path, child: Child, seconds: float) -> None
     refused: dict[str, str] = {}
     with track(case.layouts, f"Compiling {case.name}") as tracked:
         for number, layouts in enumerate(tracked):
-            module = ask(named, case.configurable, layouts)
+            module = RequestWriter(named, case.configurable).write(layouts)
             reply = compile_one(child, module, boundary, seconds)
             if isinstance(reply, str):
                 refused[str(number)] = reply
@@ -153,9 +153,9 @@ def compile_case(case: Case, folder: Path, child: Child, seconds: float) -> None
                 continue
             reader = Reader(reply.passed)
             kept.append(number)
-            programs.append(reader.digest)
-            if reader.digest not in compiled:
-                compiled[reader.digest] = read_answer(reader)
+            programs.append(reader.names.program)
+            if reader.names.program not in compiled:
+                compiled[reader.names.program] = read_answer(reader)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "module.pb").write_bytes(case.module.SerializeToString())
     np.save(folder / "configs.npy", case.layouts[kept])
@@ -178,7 +178,11 @@ def compile_one(child: Child, module: bytes, boundary: Any, seconds: float) -> C
     if isinstance(checked, str):
         return checked
     request = Request(
-        module, devices=checked.devices, layouts=boundary, is_full=False, seconds=seconds
+        module,
+        devices=checked.devices,
+        layouts=boundary,
+        is_full=False,
+        limits=Limits(seconds, 8192),
     )
     try:
         reply = child.ask(request, seconds + 30)

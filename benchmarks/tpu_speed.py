@@ -22,7 +22,7 @@ import psutil
 from solution.collecting.families import FAMILIES, write_programs
 from solution.collecting.program_space import LAYOUTS, make_collected_space
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.asking import ask
+from solution.collecting.tpu.asking import RequestWriter
 from solution.collecting.tpu.estimator import Estimator
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import Compiler
@@ -72,9 +72,8 @@ def measure_program(
     """Estimate a program's default and random layouts; check some of the quick answers."""
     space = make_collected_space(program, LAYOUTS)
     drawn = [space.default, *space.draw(np.random.default_rng(0), count)]
-    modules = [
-        ask(program.module, program.configurable, space.to_array(config)) for config in drawn
-    ]
+    writer = RequestWriter(program.module, program.configurable)
+    modules = [writer.write(space.to_array(config)) for config in drawn]
     answers = [quick.estimate(module) for module in modules]
     later = answers[FIRST:]
     found.seconds += [answer.processor_seconds for answer in later]

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 
 from solution.choosing.guided import Beliefs
 from solution.choosing.handing import (
+    FILES,
     describe_changes,
     describe_choice,
     draw_search,
@@ -110,7 +111,7 @@ def choose_program(
             "comparison": RULES,
         }
         earlier = {"search": OURS, "target": CPU, "options": ", ".join(OPTION_NAMES)}
-        with open_journal(folder, identity, earlier, settings, take_back) as journal:
+        with open_journal(folder, identity, earlier, settings, FILES) as journal:
             workers = Workers(compiling, timing)
             try:
                 return _Run(space, workers, journal, folder, settings, tell).choose(proposer, note)
@@ -143,16 +144,16 @@ def open_journal(
     identity: dict[str, Any],
     earlier: dict[str, Any],
     settings: Settings,
-    take_back: Callable[..., None],
+    files: Sequence[str],
 ) -> Iterator[Journal]:
     """Yield the journal of a search in a locked folder; for `identity` and `earlier` see
-    `Journal.open`. If `settings.replace`, `take_back(folder, *names)` deletes the earlier result
-    first. Call this only once the program is known to be searchable, because other inputs must
-    leave the folder unchanged."""
+    `Journal.open`. If `settings.replace`, the earlier result, whose files are named in `files`, is
+    deleted first. Call this only once the program is known to be searchable, because other inputs
+    must leave the folder unchanged."""
     make_folder(folder)
     with locked(folder, "Wait for it, or choose another --out."):
         if settings.replace:
-            take_back(folder, PICTURE, RECORD)  # other files in the folder are the user's
+            take_back(folder, *files, PICTURE, RECORD)  # other files in the folder are the user's
         yield Journal.open(folder, identity, earlier)
 
 
@@ -282,7 +283,7 @@ class _Run:
         """Write the winner's files if it is faster than the default, and return their paths;
         otherwise delete the files of an earlier result."""
         if ended.found is None or not ended.found[1].is_gain:
-            take_back(self._folder)
+            take_back(self._folder, *FILES)
             return ()
         winner, verdict = ended.found
         facts = {"gain": verdict.gain, "interval": [verdict.low, verdict.high]}

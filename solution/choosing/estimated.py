@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from solution.choosing import choose, tpu_files
-from solution.choosing.handing import describe_choice, draw_search
+from solution.choosing.handing import describe_choice, draw_search, take_back
 from solution.choosing.journal import Journal, Trial
 from solution.choosing.methods import OURS
 from solution.choosing.nodes import ClusterEstimator
@@ -136,13 +136,8 @@ def choose_for_tpu(
         tpu_files.describe_parameters(space)
         proposer, note = choose.open_search(bundle, space, settings)
         identity = _identify(space, bundle, settings, goal)
-        with choose.open_journal(
-            folder,
-            identity,
-            {"target": CPU, "layers": EACH_ALONE},
-            settings,
-            tpu_files.take_back_estimated,
-        ) as journal:
+        earlier = {"target": CPU, "layers": EACH_ALONE}
+        with choose.open_journal(folder, identity, earlier, settings, tpu_files.FILES) as journal:
             run = _Run(space, workers, journal, folder, settings, goal, tell)
             return run.choose(proposer, note)
 
@@ -350,7 +345,7 @@ class _Run:
         if best is None:
             journal.result = {"winner": None, "choice": None, "measured": []}
             journal.write()
-            tpu_files.take_back_estimated(self._folder)
+            take_back(self._folder, *tpu_files.FILES)
             return []
         config = np.array(best.config, np.int32)
         choice = tpu_files.identify_choice(self._space, config, self._target.name)
@@ -403,7 +398,6 @@ def _identify(
     return {
         **choose.identify_search(bundle, space, settings),
         "program": space.program.module_digest,
-        "target": settings.target.name,
         "libtpu": find_libtpu_version(),
         "request_rules": REQUEST_RULES,
         "goal": goal,

@@ -11,11 +11,12 @@ from solution.choosing.journal import Trial
 from solution.collecting.program_space import ProgramSpace
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.serving.words import SAME, SHOWN, describe_options, list_given, spell
-from solution.system.files import replace_file, write_json
+from solution.system.files import write_bytes, write_json
 from solution.system.pictures import save_figure
 from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
+FILES = (CHOICE, MODULE)
 CHANGED = 4  # maximum number of opcodes that `describe_changes` names
 # Opcodes whose counts change with layouts or library calls; instructions with other opcodes may
 # only have moved between fusions.
@@ -65,14 +66,13 @@ def hand_over(
         **facts,
     }
     write_json(record, folder / CHOICE)
-    with replace_file(folder / MODULE) as temporary:
-        temporary.write_bytes(module)
+    write_bytes(module, folder / MODULE)
     return folder / CHOICE, folder / MODULE
 
 
-def take_back(folder: Path, *others: str) -> None:
-    """Delete `choice.json`, `chosen.pb` and the files named in `others` from a folder."""
-    for name in (CHOICE, MODULE, *others):
+def take_back(folder: Path, *names: str) -> None:
+    """Delete the files of an earlier result from a folder."""
+    for name in names:
         (folder / name).unlink(missing_ok=True)
 
 

@@ -62,7 +62,8 @@ class Harness:
         self._kept: dict[str, bytes] = {}
         self._deaths: dict[str, str] = {}  # {configuration's name: why it could not be timed}
         self._loaded = self._load_default()
-        self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
+        # nanoseconds of the default configuration when it was first timed
+        self.reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
         """Compile, compare and time configurations (k, sites); trials that fail have a note."""
@@ -109,17 +110,12 @@ class Harness:
     def least_seconds(self, rounds: int = ROUNDS) -> float:
         """Return the seconds that `verify` needs at least, with the fewest possible passes."""
         visits = LEAST_FINAL * (1 + MIN_RUNS)  # runs: one untimed, and at least MIN_RUNS timed
-        return rounds * 2 * COPIES * (WARM_UPS + visits) * self._reference / 1e9
+        return rounds * 2 * COPIES * (WARM_UPS + visits) * self.reference / 1e9
 
     @property
     def note(self) -> str:
         """Return a sentence on the errors that comparisons would miss; usually ""."""
         return self._builder.note
-
-    @property
-    def reference(self) -> float:
-        """Return the nanoseconds of the default configuration when it was first timed."""
-        return self._reference
 
     def _build(self, name: str, config: np.ndarray) -> Built:
         begin = time.monotonic()
@@ -158,7 +154,7 @@ class Harness:
         while len(self._loaded.names) > 1 and not smallest:
             smallest = self._alternate(self._loaded.names)
         return {
-            name: time * self._reference / smallest[DEFAULT]
+            name: time * self.reference / smallest[DEFAULT]
             for name, time in smallest.items()
             if name != DEFAULT
         }

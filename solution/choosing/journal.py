@@ -59,33 +59,37 @@ class Journal:
     result: dict[str, Any] | None = None  # the result of a finished search
 
     @classmethod
-    def in_memory(cls) -> "Journal":
-        """Return a journal that is not written to disk."""
-        return cls(None, {})
-
-    @classmethod
     def open(
-        cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
+        cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] = {}
     ) -> "Journal":
         """Open the folder's journal, or create one for the search with this `identity`. `earlier`:
         values for those entries of the identity that older journals lack. Raises InputError if the
         journal is damaged or belongs to another search."""
         make_folder(folder)
         remove_leftovers(folder)
-        path = folder / RECORD
-        if not path.exists():
+        if not (folder / RECORD).exists():
             return cls(folder, identity)
-        state = _read(path)
-        check_identity(folder, {**(earlier or {}), **state["identity"]}, identity, "search")
-        trials = {trial.name: trial for trial in state["trials"]}
-        return cls(folder, identity, trials, state["result"])
+        found = cls.reopen(folder)
+        check_identity(folder, {**earlier, **found.identity}, identity, "search")
+        return cls(folder, identity, found.trials, found.result)
 
     @classmethod
     def reopen(cls, folder: Path) -> "Journal":
         """Open the journal of any search in a folder; InputError if it is missing or damaged."""
-        state = _read(folder / RECORD)
-        trials = {trial.name: trial for trial in state["trials"]}
-        return cls(folder, state["identity"], trials, state["result"])
+        path = folder / RECORD
+        try:
+            state = read_record(path, "a search")
+        except InputError as error:
+            raise InputError(f"{error} {ADVICE}") from error
+        try:
+            trials = [Trial.from_record(trial) for trial in state["trials"]]
+            return cls(
+                folder, dict(state["identity"]), {one.name: one for one in trials}, state["result"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path}: expected the record of a search, found other entries. {ADVICE}"
+            ) from error
 
     def write(self) -> None:
         """Write the whole journal atomically."""
@@ -106,20 +110,3 @@ def describe_failures(trials: Sequence[Trial]) -> str:
         return ""
     ((note, _),) = notes.most_common(1)
     return f"{notes.total()} of {len(trials)} failed, most often because of this: {note}"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        state = read_record(path, "a search")
-    except InputError as error:
-        raise InputError(f"{error} {ADVICE}") from error
-    try:
-        return {
-            "identity": dict(state["identity"]),
-            "trials": [Trial.from_record(trial) for trial in state["trials"]],
-            "result": state["result"],
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path}: expected the record of a search, found other entries. {ADVICE}"
-        ) from error

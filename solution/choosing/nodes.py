@@ -1,11 +1,11 @@
 """Compile the configurations of a search for a TPU on the nodes of a cluster."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from solution.collecting.tpu.estimator import Answer, Estimator, Option
-from solution.collecting.tpu.libtpu import EntryLayouts
+from solution.collecting.tpu.estimator import Answer, Asked, Estimator
+from solution.collecting.tpu.libtpu import EntryLayouts, Option
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
 from solution.programs.child import Limits
 from solution.system.errors import InputError
@@ -51,9 +51,7 @@ class ClusterEstimator:
         self._work = EstimateThere(target, limits, find_libtpu_version())
         self._needs, self._nodes = Needs(bytes=limits.megabytes << 20), nodes
 
-    def estimate_many(
-        self, given: Iterable[tuple[bytes, Sequence[Option], EntryLayouts | None]]
-    ) -> Iterator[Answer]:
+    def estimate_many(self, given: Iterable[Asked]) -> Iterator[Answer]:
         """Yield the answer for each (module, options, entry layouts), in order, once all are known.
         Raises InputError if a node cannot compile."""
         tasks = [
@@ -67,8 +65,7 @@ class ClusterEstimator:
 class _Silent:
     """A progress display that shows nothing, because the search has its own progress line."""
 
-    @contextmanager
-    def job(self, name: str) -> Iterator[Report]:
-        yield silent
+    def job(self, name: str) -> AbstractContextManager[Report]:
+        return nullcontext(silent)
 
     def advance(self) -> None: ...

@@ -12,7 +12,7 @@ from typing import Any
 
 from solution.collecting.tpu.asking import NODE
 from solution.collecting.tpu.compiled import CompiledProgram, Copy, Kernel, Tile
-from solution.collecting.tpu.estimate import CHIPS, Chip, Corrections, time_kernel
+from solution.collecting.tpu.estimate import CHIPS, Chip, time_kernel
 from solution.collecting.tpu.target import TpuTarget
 
 GONE, NEW, CHANGED = "gone", "new", "changed"
@@ -184,7 +184,7 @@ def _describe_kernel(
 
 def _time(kernel: Kernel, chip: Chip) -> float:
     """Return the nanoseconds of all runs of a kernel in one run of the program."""
-    return kernel.trips * time_kernel(kernel, chip, Corrections())
+    return kernel.trips * time_kernel(kernel, chip)
 
 
 def _spell_tile(tile: Tile | None) -> str:
@@ -202,6 +202,6 @@ def _spell_cycles(before: int | None, after: int | None) -> str:
 
 
 def _shorten(source: str) -> str:
-    """Return an op_name without the number of the configurable node that `ask` put before it."""
+    """Return an op_name without the configurable node's number that RequestWriter put before it."""
     first, _, rest = source.partition("/")
     return rest or first if first.startswith(NODE) else source

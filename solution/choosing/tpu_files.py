@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from solution.choosing.handing import CHOICE, MODULE, record_layouts, take_back
+from solution.choosing.handing import CHOICE, MODULE, record_layouts
 from solution.collecting.constraints import complete_layout
 from solution.collecting.program_space import ProgramSpace
 from solution.collecting.tpu.space import TpuSpace
 from solution.programs.arguments import find_dtype, find_parameters
 from solution.programs.hlo.messages import instructions
-from solution.system.files import replace_file, write_json
+from solution.system.files import replace_file, write_bytes, write_json
 
 DEFAULT_MODULE, ARGUMENTS, SNIPPET, SCRIPT = "default.pb", "arguments.npz", "in_jax.py", "verify.py"
 FILES = (CHOICE, MODULE, DEFAULT_MODULE, ARGUMENTS, SNIPPET, SCRIPT)
@@ -36,8 +36,8 @@ def hand_over_estimated(
 ) -> list[Path]:
     """Write a configuration's files and return their paths; `facts` go into choice.json."""
     (default, _), (chosen, flags) = space.prepare(space.default), space.prepare(config)
-    _write(folder / DEFAULT_MODULE, default)
-    _write(folder / MODULE, chosen)
+    write_bytes(default, folder / DEFAULT_MODULE)
+    write_bytes(chosen, folder / MODULE)
     arguments = _list_arguments(space)
     if arguments:
         with replace_file(folder / ARGUMENTS) as temporary, temporary.open("wb") as stream:
@@ -57,15 +57,10 @@ def hand_over_estimated(
         },
     }
     write_json(record, folder / CHOICE)
-    _write(folder / SNIPPET, _write_snippet(space, record).encode())
-    _write(folder / SCRIPT, Path(__file__).with_name(SCRIPT).read_bytes())
+    write_bytes(_write_snippet(space, record).encode(), folder / SNIPPET)
+    write_bytes(Path(__file__).with_name(SCRIPT).read_bytes(), folder / SCRIPT)
     names = [name for name in FILES if name != ARGUMENTS or arguments]
     return [folder / name for name in names]
-
-
-def take_back_estimated(folder: Path, *others: str) -> None:
-    """Delete the files of an earlier choice, and the files named in `others`, from a folder."""
-    take_back(folder, *FILES, *others)
 
 
 def identify_choice(space: TpuSpace, config: np.ndarray, target: str) -> str:
@@ -74,11 +69,6 @@ def identify_choice(space: TpuSpace, config: np.ndarray, target: str) -> str:
     found = hashlib.sha256(f"{space.program.module_digest} {target}".encode())
     found.update(f"{space.flags(config).options}".encode() + layouts.tobytes())
     return found.hexdigest()[:32]
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replace_file(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def describe_parameters(space: ProgramSpace) -> list[tuple[list[int], str]]:

@@ -152,32 +152,9 @@ def load(client: Any, folder: Path, scratch: Path, name: str) -> Any:
     choice = read_choice(folder)
     options = _jax.CompileOptions()
     if name == "chosen":
-        backend = choice.get("xla_backend_extra_options", {})
-        if backend:
-            options = add_backend_options(options, backend)
         options.env_option_overrides = list(choice["compiler_options"].items())
     module = hlo_to_stablehlo((folder / f"{name}.pb").read_bytes())
     return client.compile_and_load(module, devices, options)
-
-
-def add_backend_options(options: Any, backend: dict[str, str]) -> Any:
-    """Return compile options with entries of xla_backend_extra_options. Protobuf field numbers: 3
-    for the executable build options, in them 3 for the debug options, in them 500 for the map."""
-    pairs = [write(1, key.encode()) + write(2, text.encode()) for key, text in backend.items()]
-    debug = b"".join(write(500, pair) for pair in pairs)
-    whole = options.SerializeAsString() + write(3, write(3, debug))
-    return type(options).ParseFromString(whole)
-
-
-def write(number: int, content: bytes) -> bytes:
-    """Return a protobuf field that has this number and holds `content`."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def varint(number: int) -> bytes:
-    """Return a number in protobuf's encoding."""
-    rest = number >> 7
-    return bytes([number & 127 | 128]) + varint(rest) if rest else bytes([number])
 
 
 def read_arguments(folder: Path) -> list[np.ndarray]:

@@ -52,7 +52,13 @@ class ProgramCollection:
         self._program, self._space, self._destination = program, space, destination
         self._settings, self._workers = settings, workers
         folder = destination.find("log", program.name)
-        identity = _identify(program, space, destination, settings.seed, workers)
+        # program, machine and settings, which must be equal to resume a collection
+        identity = {
+            "collection": destination.collection,
+            "kind": space.kind,
+            "seed": settings.seed,
+            **workers.identify(program),
+        }
         if settings.replace and folder.exists():
             remove(folder)
             records.remove_graph(destination, program.name)
@@ -158,19 +164,3 @@ class ProgramCollection:
             "seconds": seconds,
             **self._labels.describe(),
         }
-
-
-def _identify(
-    program: Program,
-    space: ProgramSpace,
-    destination: records.Destination,
-    seed: int,
-    workers: LabelWorkers,
-) -> dict[str, Any]:
-    """Return the program, machine and settings, which must be equal to resume a collection."""
-    return {
-        "collection": destination.collection,
-        "kind": space.kind,
-        "seed": seed,
-        **workers.identify(program),
-    }

@@ -223,18 +223,18 @@ class Builder:
         self._is_open = True
         return compiled
 
-    def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
+    def build(self, request: Compile) -> tuple[str, str, Compiled]:
         """Compile a configuration and compare its results. Return its status (see CANDIDATES), a
         note on why it is not sound, and the reply (empty if nothing was compiled)."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:
                 self.open()
-            reply = self._child.ask(request, seconds)
+            reply = self._child.ask(request)
             # the child process was replaced after the program was opened
             if reply == Refusal(CLOSED):
                 self.open()
-                reply = self._child.ask(request, seconds)
+                reply = self._child.ask(request)
         except ChildDiedError as error:
             return DIED, str(error), nothing
         if isinstance(reply, Refusal):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from solution.system.errors import InputError
-from solution.system.files import make_folder, replace_file
+from solution.system.files import make_folder, write_bytes
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "silu", "sigmoid", "softplus")
 NORMS = ("none", "layer", "rms")
@@ -58,8 +58,7 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
     make_folder(folder)
     for number, path in enumerate(paths):
         settings = draw_settings((family,), np.random.default_rng([number, *family.encode()]))
-        with replace_file(path) as temporary:
-            temporary.write_text(write_file(settings), encoding="utf-8")
+        write_bytes(write_file(settings).encode(), path)
     return paths
 
 

@@ -16,7 +16,7 @@ from solution.domain.graph import TIMED
 from solution.programs.hlo.messages import MESSAGES
 from solution.programs.hlo.records import read_module_file, write_record
 from solution.programs.program import Program
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ def write_graph(
     """Write a program's record and npz file atomically; return both paths."""
     path = destination.find("pb", program.name, ".pb")
     data = make_record(program, space, measured, source).SerializeToString(deterministic=True)
-    with replace_file(path) as temporary:
-        temporary.write_bytes(data)
+    write_bytes(data, path)
     (record,) = read_module_file(path, destination.collection)
     return path, write_record(record, destination.folder, destination.split)
 

@@ -8,9 +8,9 @@ import pytest
 
 jax = pytest.importorskip("jax")  # the extra `collect`; make test installs it
 
+from benchmarks.fewest_compilations import PatientEstimator  # noqa: E402
 from benchmarks.tpu_models import FAMILIES, build, draw_settings, write_file  # noqa: E402
 from solution.collecting.target import parse_target  # noqa: E402
-from solution.collecting.tpu.estimator import Estimator  # noqa: E402
 from solution.programs.child import Child, Limits  # noqa: E402
 from solution.programs.program import read_programs  # noqa: E402
 
@@ -57,7 +57,7 @@ def test_a_tpus_compiler_takes_them(tmp_path: Path) -> None:
             programs += read_programs(path, child, platform="tpu")
     assert [program.name for program in programs] == names
     assert all(len(program.configurable) for program in programs)
-    with Estimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
+    with PatientEstimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
         answers = estimator.estimate_all(
             [program.module.SerializeToString() for program in programs], 0
         )

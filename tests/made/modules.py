@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from solution.collecting.tpu.asking import RequestWriter
 from solution.programs.hlo.messages import MESSAGES
 
 F32, TUPLE = 11, 13  # of XLA's PrimitiveType
@@ -118,3 +119,8 @@ def describe_product(generator: np.random.Generator) -> tuple[Any, Any, Any, tup
     )
     shapes = [shape(*(sizes[letter] for letter in letters)) for letters in operands]
     return numbers, shapes[0], shapes[1], (operands[0], operands[1], batch + left + right)
+
+
+def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
+    """Return the serialized module that requests a single configuration's layouts."""
+    return RequestWriter(module, configurable).write(layouts)

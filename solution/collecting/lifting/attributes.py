@@ -127,13 +127,7 @@ class Attributes:
     def _multiply(self, node: int) -> Fields:
         found = products.find_dot_dimensions(self._draft, node)
         self._draft.guesses.add("dimensions that dot sums, by sizes", node)
-        numbers = {
-            "lhs_contracting_dimensions": found.left_summed,
-            "rhs_contracting_dimensions": found.right_summed,
-            "lhs_batch_dimensions": found.left_batch,
-            "rhs_batch_dimensions": found.right_batch,
-        }
-        return {"dot": numbers}
+        return {"dot": found}
 
     def _slice(self, node: int) -> Fields:
         draft = self._draft

@@ -19,7 +19,7 @@ from solution.collecting.lifting.values import find_values, make_literal
 from solution.domain.graph import Graph
 from solution.programs.compiler import print_hlo
 from solution.programs.hlo.messages import MESSAGES
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 
 # Opcodes that cannot be lifted, because the features lack their attributes.
 REFUSED_NAMES = """
@@ -80,8 +80,7 @@ def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
         data = record.SerializeToString()
     else:
         data = print_hlo(lifted.module.SerializeToString()).encode()
-    with replace_file(path) as temporary:
-        temporary.write_bytes(data)
+    write_bytes(data, path)
 
 
 def _check_operands(draft: Draft) -> None:

@@ -104,30 +104,19 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
     return {node: [int(found.input[node]), int(found.kernel[node])] for node in dots}
 
 
-@dataclass(frozen=True)
-class DotDimensions:
-    """Dimensions of a dot's operands. The n-th entries of left_summed and right_summed belong
-    together, and so do the n-th entries of left_batch and right_batch."""
-
-    left_summed: list[int]
-    right_summed: list[int]
-    left_batch: list[int]
-    right_batch: list[int]
-
-
-def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
-    """Return a dot's summed and batch dimensions. Raises NotLiftedError if the output's dimensions
-    are not in HLO's order, see _is_ordered."""
+def find_dot_dimensions(draft: Draft, node: int) -> dict[str, list[int]]:
+    """Return a dot's summed and batch dimensions, as fields of the message DotDimensions. Raises
+    NotLiftedError if the output's dimensions are not in HLO's order, see _is_ordered."""
     letters = find_operands(draft.graph).letters[node]
     if not _is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")
     summed = [letter for letter in letters.left if letter not in letters.output]
-    return DotDimensions(
-        [letters.left.index(letter) for letter in summed],
-        [letters.right.index(letter) for letter in summed],
-        [letters.left.index(letter) for letter in letters.batch],
-        [letters.right.index(letter) for letter in letters.batch],
-    )
+    return {
+        "lhs_contracting_dimensions": [letters.left.index(letter) for letter in summed],
+        "rhs_contracting_dimensions": [letters.right.index(letter) for letter in summed],
+        "lhs_batch_dimensions": [letters.left.index(letter) for letter in letters.batch],
+        "rhs_batch_dimensions": [letters.right.index(letter) for letter in letters.batch],
+    }
 
 
 def _is_ordered(letters: Einsum) -> bool:

@@ -47,7 +47,7 @@ from solution.collecting.tpu.reading import open_tuple
 from solution.domain.vocabulary import LAYOUT_UNSET
 from solution.features.propagation.calls import PROPAGATES, WINDOWS, WRITES_FIXED
 from solution.programs.arguments import find_entry
-from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.messages import MESSAGES, copy_message, instructions
 from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
 from solution.programs.program import Program
 
@@ -138,12 +138,6 @@ class RequestWriter:
             for number in _find_fixed(computation, propagated, self._settable):
                 wanted[number] = [(OUTPUT, propagated[number])]
         return write_constraints(module, wanted)
-
-
-def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """Return the serialized module that requests a single configuration's layouts, see
-    RequestWriter.write."""
-    return RequestWriter(module, configurable).write(layouts)
 
 
 def _name_nodes(module: Any, numbers: dict[int, int]) -> None:
@@ -300,10 +294,7 @@ def _inline(
     renamed: dict[int, int] = {}
     written: list[Any] = []
     for instruction in computation.instructions:
-        instruction.operand_ids[:] = [renamed.get(o, o) for o in instruction.operand_ids]
-        instruction.control_predecessor_ids[:] = [
-            renamed.get(p, p) for p in instruction.control_predecessor_ids
-        ]
+        _rename_read(instruction, renamed)
         if instruction.opcode != "call":
             written.append(instruction)
             continue
@@ -313,7 +304,7 @@ def _inline(
             if original.opcode == "parameter":
                 inside[original.id] = instruction.operand_ids[original.parameter_number]
                 continue
-            copied = MESSAGES["Instruction"].FromString(original.SerializeToString())
+            copied = copy_message(original)
             copied.id = inside[original.id] = fresh.take()
             copied.name = f"{original.name}.{copied.id}"
             copied.operand_ids[:] = [inside[operand] for operand in original.operand_ids]
@@ -327,6 +318,12 @@ def _inline(
     replace_instructions(computation, written)
 
 
+def _rename_read(instruction: Any, renamed: dict[int, int]) -> None:
+    """Replace the ids of the instructions that an instruction reads or waits for, in place."""
+    for ids in (instruction.operand_ids, instruction.control_predecessor_ids):
+        ids[:] = [renamed.get(one, one) for one in ids]
+
+
 def _skip_tuples(computation: Any) -> None:
     """Remove, in place, each get-tuple-element of a tuple that the computation itself makes; its
     readers read the tuple's operand instead."""
@@ -335,10 +332,7 @@ def _skip_tuples(computation: Any) -> None:
     renamed: dict[int, int] = {}
     kept: list[Any] = []
     for instruction in computation.instructions:  # operands stand before their readers
-        instruction.operand_ids[:] = [renamed.get(o, o) for o in instruction.operand_ids]
-        instruction.control_predecessor_ids[:] = [
-            renamed.get(p, p) for p in instruction.control_predecessor_ids
-        ]
+        _rename_read(instruction, renamed)
         if instruction.opcode == "get-tuple-element" and instruction.operand_ids[0] in tuples:
             made = tuples[instruction.operand_ids[0]]
             renamed[instruction.id] = made.operand_ids[instruction.tuple_index]

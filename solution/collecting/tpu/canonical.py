@@ -10,7 +10,7 @@ import hashlib
 from functools import cached_property
 from typing import Any
 
-from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import copy_message, instructions
 
 # Fields left out of the canonical form: names, ids, annotations, source locations and schedule.
 UNNAMED = (
@@ -32,11 +32,7 @@ class Names:
             for number, sequence in module.schedule.sequences.items()
         }
         self._digests: dict[int, bytes] = {}
-        self._instructions = {
-            instruction.id: instruction
-            for computation in module.computations
-            for instruction in computation.instructions
-        }
+        self._instructions = {instruction.id: instruction for instruction in instructions(module)}
 
     def order(self, computation: Any) -> list[Instruction]:
         """Return a computation's instructions in their scheduled order, or as listed if not
@@ -81,12 +77,11 @@ class Names:
 
     def _describe(self, instruction: Instruction) -> bytes:
         """Return the canonical form of an instruction, without its operands."""
-        copy = MESSAGES["Instruction"]()
-        copy.CopyFrom(instruction)
+        unnamed = copy_message(instruction)
         for field in UNNAMED:
-            copy.ClearField(field)
+            unnamed.ClearField(field)
         called = b"".join(self._digest(computation) for computation in self.called(instruction))
-        return copy.SerializeToString(deterministic=True) + called
+        return unnamed.SerializeToString(deterministic=True) + called
 
 
 def hash_texts(*parts: object) -> str:

@@ -6,7 +6,7 @@ them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
@@ -65,7 +65,6 @@ class Kernel:
     source: str  # the instruction's op_name, which names the original instruction
     opcode: str
     kind: str  # the main computation inside: convolution, reduce, loop, copy, ...
-    computes: tuple[str, ...]  # opcodes inside the kernel, each once, in alphabetical order
     shapes: tuple[str, ...]  # shapes of the kernel's results, such as f32[16,64]{1,0:T(8,128)}
     bytes: int  # bytes read and written, including the padding of tiles
     hbm_bytes: int  # the part of `bytes` that is read from and written to HBM
@@ -112,7 +111,6 @@ class Loop:
     body: "Region"
     condition: "Region"
     trips: int
-    are_known: bool  # False: the module does not state the number of trips, so `trips` is a default
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,6 @@ class CompiledProgram:
     copies: tuple[Copy, ...]
     tensors: tuple[Tensor, ...]  # one for each instruction whose result is an array
     memory_bytes: int  # bytes of HBM in use: arguments, results, constants and temporaries
-    argument_bytes: int
     digest: str  # hash of the program; equal if two configurations compile to the same program
 
     @cached_property
@@ -149,19 +146,13 @@ class CompiledProgram:
         """Return all kernels, including those in loops and branches, each with its `trips` set."""
         return tuple(list_kernels(self.region))
 
-    @property
-    def unestimated(self) -> tuple[Kernel, ...]:
-        """Return the kernels that have no cycle estimate in the compiler's cost model."""
-        return tuple(kernel for kernel in self.kernels if kernel.cost.cycles is None)
-
 
 def list_kernels(region: Region, trips: int = 1) -> Iterator[Kernel]:
     """Yield the kernels of a region that is run `trips` times."""
     for step in region.steps:
         match step:
             case Kernel():
-                values = {**step.__dict__, "trips": trips}
-                yield Kernel(**values)
+                yield replace(step, trips=trips)
             case Begin(region=Region() as inner):
                 yield from list_kernels(inner, trips)
             case Loop():

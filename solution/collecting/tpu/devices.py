@@ -1,6 +1,5 @@
 """Check whether a TPU can run a module, and find how many devices the module needs."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from solution.collecting.tpu.libtpu import Devices, EntryLayouts
 from solution.collecting.tpu.reading import open_tuple
 from solution.programs.arguments import TYPE_NAMES, find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.obstacles import count_named
 
 REFUSED_TYPES = {"f64", "c128"}  # element types that TPUs do not have
 # Prefixes of custom calls into CPU libraries, which no TPU can run.
@@ -42,7 +42,7 @@ def check_module(module: bytes) -> CheckedModule | str:
         return refused
     replicas = partitions = 1
     for instruction in instructions(message):
-        highest = max(_list_devices(instruction), default=0) + 1
+        highest = count_named(instruction)
         if instruction.use_global_device_ids or _is_partitioned(instruction):
             partitions = max(partitions, highest)
         else:
@@ -112,12 +112,3 @@ def _is_partitioned(instruction: Any) -> bool:
         "collective-permute",
         "collective-permute-start",
     )
-
-
-def _list_devices(instruction: Any) -> Iterator[int]:
-    """Yield the device numbers in the groups and pairs of a collective instruction."""
-    groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
-    for group in groups:
-        yield from group.replica_ids
-    for pair in instruction.source_target_pairs:
-        yield from (pair.source, pair.target)

@@ -32,7 +32,9 @@ class Duration:
         self._shares = _expect_shares(space, wanted, tries_options_first=tries_options_first)
         alone = len(space.settings) if tries_options_first and space.layout_sites else 0
         self._settled = alone + 2 * FEW  # number of compilations before a correction is possible
-        self._is_known = False  # True once the default was compiled and not read from the cache
+        # True if a duration can be predicted: the default was compiled, not read from the cache,
+        # and the number of configurations is known
+        self.is_known = False
         self._passes = self._generation = 0.0
         self._first = self._spent = 0.0
         self.done = 0  # number of compilations that are done, without the default's
@@ -41,7 +43,7 @@ class Duration:
 
     def begin(self, seconds: float, passes_seconds: float) -> None:
         """Record the processor seconds of the default's compilation, and of its passes over HLO."""
-        self._is_known = bool(self._shares) and seconds > CACHED_SECONDS
+        self.is_known = bool(self._shares) and seconds > CACHED_SECONDS
         self._first, self._passes = seconds, passes_seconds
         self._generation = seconds - passes_seconds
 
@@ -49,12 +51,6 @@ class Duration:
         """Record the processor seconds of the next compilation."""
         self._spent += seconds
         self.done += 1
-
-    @property
-    def is_known(self) -> bool:
-        """True if a duration can be predicted: the default was compiled, not read from the cache,
-        and the number of configurations is known."""
-        return self._is_known
 
     @property
     def total(self) -> float:

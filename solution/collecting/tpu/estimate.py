@@ -4,8 +4,8 @@ The time of a region (a sequence of steps) is the sum of the times of its steps,
 which the chip runs them, because a TPU's core runs one kernel after the other:
 
 * A kernel takes its estimated cycles divided by the clock rate. Some kernels have no estimate
-  (gathers, scatters, select-and-scatter, some reshapes, infeed; `CompiledProgram.unestimated` lists
-  them). They take their bytes divided by the bandwidth of HBM, as if they only moved data.
+  (gathers, scatters, select-and-scatter, some reshapes, infeed). They take their bytes divided by
+  the bandwidth of HBM, as if they only moved data.
 * Asynchronous work takes the bytes that it moves in HBM divided by the bandwidth. It runs in an
   engine that does one copy after the other. The program waits for the work only if it is not done
   when its result is needed.
@@ -17,7 +17,6 @@ Not included, because the module does not show it: the time to start a kernel, w
 and for other chips, contention for HBM between copies and kernels.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from solution.collecting.tpu.compiled import (
@@ -57,21 +56,11 @@ CHIPS = {
 }
 
 
-@dataclass(frozen=True)
-class Corrections:
-    """Corrections of the compiler's cost model; the defaults change nothing."""
-
-    start: float = 0.0  # nanoseconds added to each kernel for its start
-    # factor on the estimated cycles, by the kernel's `kind`; 1 for kinds that are not listed
-    factors: Mapping[str, float] = field(default_factory=dict)
-
-
 @dataclass
 class _Timeline:
     """A simulation of a chip: when its core and its copying engine become free, in nanoseconds."""
 
     chip: Chip
-    corrections: Corrections
     core: float = 0.0
     engine: float = 0.0
     # nanosecond at which asynchronous work ends, by the name of the Begin that starts it
@@ -85,7 +74,7 @@ class _Timeline:
         """Return the nanosecond at which the core has finished a step; update the other times."""
         match step:
             case Kernel():
-                return self.core + time_kernel(step, self.chip, self.corrections)
+                return self.core + time_kernel(step, self.chip)
             case Begin():
                 self.engine = max(self.engine, self.core) + self._time_beside(step)
                 self.ready[step.name] = self.engine
@@ -108,23 +97,20 @@ class _Timeline:
 
     def _time(self, region: Region) -> float:
         """Return the nanoseconds of a region that starts while core and copying engine are idle."""
-        other = _Timeline(self.chip, self.corrections)
+        other = _Timeline(self.chip)
         other.run(region)
         return other.core
 
 
-def time_kernel(kernel: Kernel, chip: Chip, corrections: Corrections) -> float:
+def time_kernel(kernel: Kernel, chip: Chip) -> float:
     """Return the nanoseconds of one run of a kernel."""
     if kernel.cost.cycles is None:
-        return corrections.start + kernel.bytes / chip.gigabytes_per_second
-    factor = corrections.factors.get(kernel.kind, 1.0)
-    return corrections.start + kernel.cost.cycles / chip.gigahertz * factor
+        return kernel.bytes / chip.gigabytes_per_second
+    return kernel.cost.cycles / chip.gigahertz
 
 
-def estimate_time(
-    compiled: CompiledProgram, target: TpuTarget, corrections: Corrections | None = None
-) -> float:
+def estimate_time(compiled: CompiledProgram, target: TpuTarget) -> float:
     """Return the estimated nanoseconds of one run of a program."""
-    timeline = _Timeline(CHIPS[target.generation], corrections or Corrections())
+    timeline = _Timeline(CHIPS[target.generation])
     timeline.run(compiled.region)
     return timeline.core

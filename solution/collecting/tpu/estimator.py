@@ -7,38 +7,35 @@ stored. If that fails, the program is compiled in full, and the costs of all its
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 from solution.collecting.target import Target
 from solution.collecting.tpu.canonical import hash_texts
 from solution.collecting.tpu.compiled import CompiledProgram, Cost
 from solution.collecting.tpu.devices import check_module
-from solution.collecting.tpu.estimate import CHIPS, Corrections, estimate_time
-from solution.collecting.tpu.forking import Compilation, Request, serve_tpu
+from solution.collecting.tpu.estimate import CHIPS, estimate_time
+from solution.collecting.tpu.forking import DEFAULT_LIMITS, Compilation, Request, serve_tpu
 from solution.collecting.tpu.isolating import isolate
 from solution.collecting.tpu.kernels import KernelCache, find_cache_folder
-from solution.collecting.tpu.libtpu import EntryLayouts
+from solution.collecting.tpu.libtpu import EntryLayouts, Option
 from solution.collecting.tpu.reading import Reader
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.system.errors import InputError
 from solution.system.scratch import ScratchFolder
 
-DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # limits of one compilation
 # share of HBM; a program that needs more may not fit, so it is compiled in full to find out
 FULL_MEMORY = 0.8
 # above this share of new kernels, compile in full: the kernels alone would take about as long
 MOST_NEW = 0.75
 GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
-Option = tuple[str, bool | int | float | str]
-Given = TypeVar("Given")
-Result = TypeVar("Result")
+Asked = tuple[bytes, Sequence[Option], EntryLayouts | None]  # module, options, entry layouts
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,6 @@ class Estimator:
         processes: int = 1,
         *,
         is_always_full: bool = False,
-        corrections: Corrections | None = None,
     ) -> None:
         """Store the settings; the child processes start at the first request.
 
@@ -81,10 +77,8 @@ class Estimator:
             target: a TPU.
             limits: time and memory of each compilation.
             cache: the folder of the cache; by default `kernels.find_cache_folder`.
-            processes: number of parallel compilations in `estimate_many`, and of parallel passes
-                in `estimate_all`.
+            processes: number of parallel compilations in `estimate_many`.
             is_always_full: compile every program in full, even if its answer is in the cache.
-            corrections: corrections of the compiler's cost model; by default none.
 
         Raises InputError if the target is no TPU or this machine cannot compile for it.
         """
@@ -95,7 +89,6 @@ class Estimator:
         self.conflicts = 0  # number of kernels for which two compilations gave different costs
         self._limits = limits
         self._is_always_full = is_always_full
-        self._corrections = corrections
         self._version = find_libtpu_version()
         self._cache = KernelCache(find_cache_folder() if cache is None else cache)
         self._folder = ScratchFolder()
@@ -116,17 +109,13 @@ class Estimator:
         self._folder.remove()
 
     def estimate(
-        self,
-        module: bytes,
-        options: Iterable[Option] = (),
-        layouts: EntryLayouts | None = None,
+        self, module: bytes, options: Iterable[Option] = (), layouts: EntryLayouts | None = None
     ) -> Answer:
         """Return the estimate of a serialized module (HloModuleProto), compiled with XLA's options.
 
         If the compiler fails in any way, the answer states why.
 
         Args:
-            options: pairs of an option's name in XLA and its value.
             layouts: layouts of the entry's parameters and results, see
                 `devices.find_entry_layouts`; by default those that the chip gives to arrays of
                 their sizes, as in programs of jax.
@@ -135,108 +124,31 @@ class Estimator:
         """
         return self._estimate(self._children[0], (module, tuple(options), layouts))
 
-    def estimate_many(
-        self, given: Iterable[tuple[bytes, Sequence[Option], EntryLayouts | None]]
-    ) -> Iterator[Answer]:
+    def estimate_many(self, given: Iterable[Asked]) -> Iterator[Answer]:
         """Yield the answer for each (module, options, entry layouts), in order; compile in
         parallel."""
-        return self._share(self._estimate, given)
-
-    def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
-        """Return the answers for modules, in order; compile as few modules in full as possible.
-
-        The passes over HLO run on all modules first. Then, until no kernel is new, the module with
-        the most new kernels is chosen, and these are compiled alone; if that fails, the whole
-        module is compiled. Each compilation is stored, so a second call resumes an interrupted one.
-
-        Args:
-            most_full: maximum number of modules whose kernels are compiled. If a module still has
-                new kernels afterwards, its answer has no estimate and states how many are new.
-        """
-        child, answers = self._children[0], dict[int, Answer]()
-        waiting: dict[int, tuple[Request, str, str]] = {}
-        for number, passed in enumerate(self._share(self._pass, modules)):
-            if isinstance(passed, Answer):
-                answers[number] = passed
-            else:
-                waiting[number] = passed
-        count, programs = 0, dict[int, str]()
-        while waiting:
-            missing: dict[int, int] = {}
-            next_number, next_reader = -1, None  # the module with the most new kernels
-            for number, (_, context, key) in list(waiting.items()):
-                reader = Reader((self._cache.find_compilation(key) or ("", b""))[1])
-                answer = self._look_up(context, reader)
-                if answer is None:
-                    missing[number] = len(self._find_missing(context, reader))
-                    programs[number] = reader.digest
-                    if next_reader is None or missing[number] > missing[next_number]:
-                        next_number, next_reader = number, reader
-                else:
-                    answers[number] = answer
-                    del waiting[number]
-            if next_reader is None or count == most_full:
-                break
-            number = next_number
-            count += 1
-            request, context, _ = waiting[number]
-            if not self._isolate(child, request, context, next_reader)[0]:
-                answers[number] = self._compile_fully(child, *waiting.pop(number))
-        for number in waiting:
-            why = f"{missing[number]} of its kernels are not known"
-            answers[number] = Answer(None, why, programs[number])
-        return [answers[number] for number in sorted(answers)]
-
-    def _share(
-        self, work: Callable[[Child, Given], Result], given: Iterable[Given]
-    ) -> Iterator[Result]:
-        """Yield `work(child, one)` for each of `given`, in order; each child does one at a time."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             idle.put(child)
 
-        def run(one: Given) -> Result:
+        def run(asked: Asked) -> Answer:
             child = idle.get()
             try:
-                return work(child, one)
+                return self._estimate(child, asked)
             finally:
                 idle.put(child)
 
         with ThreadPoolExecutor(len(self._children)) as pool:
             yield from pool.map(run, given)
 
-    def _pass(self, child: Child, module: bytes) -> Answer | tuple[Request, str, str]:
-        """Run the passes over HLO on a module and store their result, unless the cache already has
-        the result or the module's answer.
-
-        Returns:
-            The answer, if it is known or the compiler refuses the module; otherwise the request,
-            its context and its key, see `_prepare`.
-        """
-        prepared = self._prepare((module, (), None))
-        if isinstance(prepared, Answer):
-            return prepared
-        request, _, key = prepared
-        kept = self._cache.find_compilation(key)
-        if kept is None or kept[0]:
-            made = self._ask(child, replace(request, is_full=False))
-            self._keep(key, made)
-            if made.refused:
-                return Answer(None, made.refused)
-        return prepared
-
-    def _estimate(
-        self, child: Child, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
-    ) -> Answer:
+    def _estimate(self, child: Child, asked: Asked) -> Answer:
         begin = time.thread_time()
         prepared = self._prepare(asked)
         answer = prepared if isinstance(prepared, Answer) else self._compile(child, *prepared)
         spent = answer.processor_seconds + time.thread_time() - begin
         return replace(answer, processor_seconds=spent)
 
-    def _prepare(
-        self, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
-    ) -> Answer | tuple[Request, str, str]:
+    def _prepare(self, asked: Asked) -> Answer | tuple[Request, str, str]:
         """Return the answer for (module, options, entry layouts) if it is known without compiling.
 
         Otherwise return the request to compile it, its context (the hash of target, libtpu version
@@ -257,16 +169,8 @@ class Estimator:
                 answer = self._look_up(context, Reader(passed))
                 if answer is not None:
                     return answer
-        limits = self._limits
-        request = Request(
-            module,
-            tuple(options),
-            checked.devices,
-            layouts,
-            seconds=limits.seconds,
-            megabytes=limits.megabytes,
-        )
-        return request, context, key
+        found = Request(module, tuple(options), checked.devices, layouts, limits=self._limits)
+        return found, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
         """Return the answer for a module that is not in the cache. The module is compiled in full
@@ -352,12 +256,12 @@ class Estimator:
             reader = Reader(made.generated)
             learned = reader.learn(made.generated)
         compiled = reader.read(learned.costs)
-        nanoseconds = estimate_time(compiled, self.target, self._corrections)
+        nanoseconds = estimate_time(compiled, self.target)
         return Answer(nanoseconds, "", compiled.digest, is_full=True, compiled=compiled)
 
     def _ask(self, child: Child, request: Request) -> Compilation:
         try:
-            reply = child.ask(request, request.seconds + GRACE_SECONDS)
+            reply = child.ask(request, request.limits.seconds + GRACE_SECONDS)
         except ChildDiedError as error:
             return Compilation(refused=str(error), is_by_chance=True)
         return reply if isinstance(reply, Compilation) else Compilation(refused=reply.reason)
@@ -379,5 +283,5 @@ class Estimator:
         compiled = reader.read(costs)
         if compiled.memory_bytes > FULL_MEMORY * CHIPS[self.target.generation].gigabytes * 1e9:
             return None
-        nanoseconds = estimate_time(compiled, self.target, self._corrections)
+        nanoseconds = estimate_time(compiled, self.target)
         return Answer(nanoseconds, "", compiled.digest, compiled=compiled)

@@ -31,14 +31,16 @@ from solution.collecting.tpu.libtpu import (
     Devices,
     EntryLayouts,
     Libtpu,
+    Option,
     prepare_environment,
 )
 from solution.collecting.tpu.target import TpuTarget
-from solution.programs.child import Refusal, redirect
+from solution.programs.child import Limits, Refusal, find_last_words, redirect
 from solution.programs.compiler import RefusedError
 from solution.programs.replies import Reply, send_reply
 from solution.system.errors import InputError
 
+DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # limits of one compilation
 LOOK_SECONDS = 0.003  # seconds between two checks for the compiler's dumps
 # A forked copy may hang at its start (idle for IDLE_SECONDS); then up to FORKS copies are tried.
 FORKS, IDLE_SECONDS = 3, 60.0
@@ -56,8 +58,7 @@ class Request:
     """A request for a compilation."""
 
     module: bytes  # a serialized HloModuleProto
-    # pairs of an option's name in XLA and its value
-    options: tuple[tuple[str, bool | int | float | str], ...] = ()
+    options: tuple[Option, ...] = ()
     devices: Devices = field(default_factory=Devices)
     # layouts of parameters and results; by default those that the chip chooses
     layouts: EntryLayouts | None = None
@@ -66,8 +67,7 @@ class Request:
     is_paused: bool = False
     # True: the module holds kernels that the passes have optimised already; only generate code
     is_optimised: bool = False
-    seconds: float = 600.0
-    megabytes: int = 8192
+    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,8 @@ def serve_tpu(
     """Answer each Request with a Compilation until the other end closes the connection.
 
     Args:
-        connection: to the process that sends requests.
         errors: file that receives what this process prints.
         core: not used; the operating system spreads parallel compilations over the cores.
-        target: the TPU to compile for.
         folder: for the compiler's logs and dumps; the process that starts this one removes it.
     """
     redirect(errors)
@@ -206,9 +204,9 @@ def _watch(copy: Copy) -> tuple[str, float]:
         Why the process was ended without that module ("" if it was not), and the processor seconds
         that it has used so far.
     """
-    request, number = copy.request, copy.number
+    request, limits, number = copy.request, copy.request.limits, copy.number
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS
-    deadline = time.monotonic() + request.seconds
+    deadline = time.monotonic() + limits.seconds
     why, looks, worked = "", 0, Worked()
     while not why:
         done, _, usage = os.wait4(number, os.WNOHANG)
@@ -219,9 +217,9 @@ def _watch(copy: Copy) -> tuple[str, float]:
             break
         looks += 1
         if time.monotonic() > deadline:
-            why = f"it took more than {request.seconds:g} seconds"
-        elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > request.megabytes:
-            why = f"it took more than {request.megabytes:,} MB of memory"
+            why = f"it took more than {limits.seconds:g} seconds"
+        elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > limits.megabytes:
+            why = f"it took more than {limits.megabytes:,} MB of memory"
         elif looks % MEMORY_LOOKS == 0 and worked.look(number) > IDLE_SECONDS:
             why = IDLE
         else:
@@ -285,9 +283,5 @@ def _read_text(path: Path) -> str:
 
 def _find_last_words(path: Path) -> str:
     """Return the last error that the compiler printed before its process ended."""
-    text = path.read_bytes()[-LAST_BYTES:].decode(errors="replace") if path.is_file() else ""
-    for line in reversed(text.splitlines()):
-        for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
-            if word in line:
-                return line[line.index(word) :][:300]
-    return "the compiler's process ended without a word"
+    printed = path.read_bytes()[-LAST_BYTES:] if path.is_file() else b""
+    return find_last_words(printed) or "the compiler's process ended without a word"

@@ -15,7 +15,7 @@ from solution.collecting.tpu.canonical import Instruction, Names
 from solution.collecting.tpu.compiled import Cost
 from solution.collecting.tpu.reading import Reader, read_cost
 from solution.programs.arguments import TUPLE
-from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import MESSAGES, copy_message
 from solution.programs.obstacles import COLLECTIVES, WAITING
 
 U32 = 8  # the element type u32 in XLA's PrimitiveType
@@ -61,15 +61,8 @@ class Isolated:
 
 
 def isolate(reader: Reader, keys: Iterable[str]) -> Isolated | None:
-    """Return a module of the kernels with these canonical names.
-
-    Args:
-        reader: the module after the passes over HLO.
-        keys: canonical names of kernels.
-
-    Returns:
-        None if one of the kernels cannot be compiled alone.
-    """
+    """Return a module of the kernels with the canonical names `keys`, read after the passes over
+    HLO; None if one of them cannot be compiled alone."""
     kernels = reader.find_kernels(keys)
     writer = _Writer(reader.names)
     for kernel in kernels.values():
@@ -149,7 +142,7 @@ class _Writer:
         in the memory on the chip."""
         if result.shape.layout.memory_space == HBM:
             return result
-        outside = MESSAGES["Shape"].FromString(result.shape.SerializeToString())
+        outside = copy_message(result.shape)
         outside.layout.ClearField("memory_space")
         context = MESSAGES["Shape"](element_type=U32)
         context.layout.memory_space = SMEM

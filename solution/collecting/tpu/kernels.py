@@ -27,8 +27,6 @@ CREATE TABLE IF NOT EXISTS kernels (
     context TEXT, key TEXT, cost TEXT, PRIMARY KEY (context, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS compilations (
     number INTEGER PRIMARY KEY, key TEXT UNIQUE, refused TEXT, passed BLOB, size INTEGER);
-CREATE TABLE IF NOT EXISTS conflicts (
-    context TEXT, key TEXT, cost TEXT, other TEXT, PRIMARY KEY (context, key, other));
 """
 
 
@@ -42,22 +40,15 @@ def find_cache_folder() -> Path:
 
 
 class KernelCache:
-    """Costs of kernels and results of compilations, stored in a folder or only in memory."""
+    """Costs of kernels and results of compilations, stored in a folder."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """Open the cache; create it if it does not exist.
-
-        Args:
-            folder: folder of the cache; None keeps the cache in memory, for this object alone.
-
-        Raises InputError if the folder cannot be written to.
-        """
-        self._lock = threading.Lock()  # several threads use one connection
-        path = ":memory:"
-        if folder is not None:
-            make_folder(folder)
-            check_writable(folder)
-            path = str(folder / FILE)
+    def __init__(self, folder: Path) -> None:
+        """Open the folder's cache; create it if it does not exist. Raises InputError if the folder
+        cannot be written to."""
+        self._lock = threading.RLock()  # several threads use one connection
+        make_folder(folder)
+        check_writable(folder)
+        path = folder / FILE
         try:
             self._database = sqlite3.connect(
                 path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
@@ -78,62 +69,28 @@ class KernelCache:
 
     def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
         """Return the known costs of kernels, by canonical name; kernels of unknown cost are left
-        out.
-
-        Args:
-            context: hash of the target, the options and libtpu's version.
-            keys: canonical names of kernels.
-        """
-        with self._lock:
-            return self._find(context, keys)
-
-    def _find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
+        out. `context`: hash of the target, the options and libtpu's version."""
         found = {}
-        for key in keys:
-            row = self._database.execute(
-                "SELECT cost FROM kernels WHERE context = ? AND key = ?", (context, key)
-            ).fetchone()
-            if row:
-                found[key] = _read_cost(row[0])
+        with self._lock:
+            for key in keys:
+                row = self._database.execute(
+                    "SELECT cost FROM kernels WHERE context = ? AND key = ?", (context, key)
+                ).fetchone()
+                if row:
+                    found[key] = _read_cost(row[0])
         return found
 
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
         """Store the costs of kernels, by canonical name; a cost that is stored already stays.
-
-        Returns:
-            The number of kernels that are stored with a different cost.
-        """
-        with self._lock:
-            return self._learn(context, costs)
-
-    def _learn(self, context: str, costs: Mapping[str, Cost]) -> int:
-        conflicts = 0
-        database = self._database
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            known = self._find(context, costs)
-            for key, cost in costs.items():
-                if key not in known:
-                    database.execute(
-                        "INSERT OR IGNORE INTO kernels VALUES (?, ?, ?)",
-                        (context, key, _write_cost(cost)),
-                    )
-                elif known[key] != cost:
-                    conflicts += 1
-                    row = (context, key, _write_cost(known[key]), _write_cost(cost))
-                    database.execute("INSERT OR IGNORE INTO conflicts VALUES (?, ?, ?, ?)", row)
-            database.execute("COMMIT")
-        except BaseException:
-            database.execute("ROLLBACK")
-            raise
-        return conflicts
-
-    def count_conflicts(self) -> int:
-        """Return how many distinct costs given to `learn` differ from the stored cost of the same
-        kernel."""
-        with self._lock:
-            (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
-        return int(count)
+        Return the number of kernels that are stored with a different cost."""
+        with self._lock, self._database:  # the transaction ends with the block
+            self._database.execute("BEGIN IMMEDIATE")
+            known = self.find(context, costs)
+            self._database.executemany(
+                "INSERT OR IGNORE INTO kernels VALUES (?, ?, ?)",
+                ((context, key, _write_cost(cost)) for key, cost in costs.items()),
+            )
+        return sum(known.get(key, cost) != cost for key, cost in costs.items())
 
     def find_compilation(self, key: str) -> tuple[str, bytes] | None:
         """Return the stored compilation of a module; None if there is none.

@@ -72,8 +72,6 @@ class EstimatingWorkers:
 
     @property
     def label_source(self) -> str:
-        """Return the text that names the source of labels: the target, and libtpu with its
-        version."""
         return name_estimate(self.estimator.target.name, f"libtpu {find_libtpu_version()}")
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -90,7 +88,6 @@ class EstimatingWorkers:
     def start(
         self, program: Program, space: ProgramSpace, journal: Journal, seed: int
     ) -> "Estimation":
-        """Return an Estimation, which labels configurations of the program."""
         assert isinstance(space, TpuSpace)
         return Estimation(program, space, journal, self, seed)
 
@@ -130,14 +127,7 @@ class Estimation:
         self.batch = workers.processes
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default configuration, and report how long all configurations will take.
-
-        Args:
-            tell: reports what is being done.
-            wanted: number of configurations to label.
-
-        Raises InputError if the compiler refuses the default configuration.
-        """
+        """Compile the default configuration, and say how long all configurations will take."""
         default = self._space.default
         if name_config(default) in self._journal.names:
             return
@@ -182,8 +172,6 @@ class Estimation:
         return np.concatenate(found)
 
     def label(self, configs: np.ndarray) -> None:
-        """Compile configurations in parallel; write their estimates into the journal, in their
-        order."""
         for config, answer in zip(configs, self._estimate(configs), strict=True):
             self._add(config, answer)
 
@@ -194,13 +182,9 @@ class Estimation:
         """Do nothing: unlike measurements, estimates are not repeated."""
 
     def summarise(self) -> Outcome:
-        """Return the estimates of all configurations that the compiler accepted."""
         return read_estimates(self._journal.sound())
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about a collection: the target, the number of different compiled programs,
-        the numbers of requested layouts that were taken, untaken and unseen, and the processor
-        seconds, spent and predicted."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,

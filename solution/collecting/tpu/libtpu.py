@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.tpu.target import TpuTarget
-from solution.programs.compiler import RefusedError, shorten
+from solution.programs.compiler import BUILD_OPTIONS, RefusedError, encode_field, shorten
 from solution.programs.hlo.messages import MESSAGES
 
 # By generation: name of the topology, dimensions of the grid of chips, jax devices per chip.
@@ -43,6 +43,7 @@ SMALLEST = (2, 2)  # sizes of the smallest grid of chips: the chips of one host
 MOST_CHIPS = 2048
 # Layouts of the entry's parameters, then of its results, in jax's notation: {1,0} or default.
 EntryLayouts = tuple[tuple[str, ...], tuple[str, ...]]
+Option = tuple[str, bool | int | float | str]  # an option's name in XLA, and its value
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 LAYOUT_MODE = "mhlo.layout_mode"
 # Endings of the compiler's dumps, in the order of writing; a file is complete once the next exists.
@@ -54,9 +55,9 @@ GENERATED_ENDS = "transfer_stats.pb"
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
 TABLE_BEGIN = 40  # byte at which this table begins in the interface's struct
 PJRT_MAJOR = 0  # major version of PJRT's C interface
-# BUILD_OPTIONS: a field's number in CompileOptionsProto. RESULT_LAYOUT: a field's number in the
-# build options. BACKEND_ONLY: the serialized field `run_backend_only = true` of the build options.
-BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
+# RESULT_LAYOUT: a field's number in the build options of CompileOptionsProto. BACKEND_ONLY: the
+# serialized field `run_backend_only = true` of the build options.
+RESULT_LAYOUT, BACKEND_ONLY = 2, b"\x58\x01"
 # Options that stop the compiler from changing the memory spaces that the passes over HLO assigned.
 KEEP_SPACES = (
     ("xla_jf_vmem_memory_space_assignment", False),
@@ -144,7 +145,7 @@ class Libtpu:
     def compile(
         self,
         module: bytes,
-        options: Sequence[tuple[str, bool | int | float | str]],
+        options: Sequence[Option],
         devices: Devices,
         layouts: EntryLayouts | None,
         folder: Path,
@@ -152,7 +153,6 @@ class Libtpu:
         """Compile a serialized module (HloModuleProto); the dumps appear in `folder`.
 
         Args:
-            options: pairs of an option's name in XLA and its value.
             devices: number of replicas and partitions to compile for.
             layouts: layouts of the entry's parameters and results; by default those that the chip
                 gives to arrays of their sizes, as in a program of jax.
@@ -174,12 +174,7 @@ class Libtpu:
         except Exception as error:
             raise RefusedError(shorten(error)) from error
 
-    def generate(
-        self,
-        module: bytes,
-        options: Sequence[tuple[str, bool | int | float | str]],
-        folder: Path,
-    ) -> None:
+    def generate(self, module: bytes, options: Sequence[Option], folder: Path) -> None:
         """Generate machine code for a serialized, optimised module; the dumps appear in `folder`.
 
         Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
@@ -188,9 +183,9 @@ class Libtpu:
             raise RefusedError("libtpu has another version of PJRT's C interface")
         told = self._make_options([*options, *KEEP_SPACES], Devices(), self._smallest[:1], folder)
         result = MESSAGES["Module"].FromString(module).host_program_shape.result
-        added = _write_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
+        added = encode_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
         # protobuf merges a message field that is written twice: `added` joins the build options
-        told_also = _write_field(BUILD_OPTIONS, added)
+        told_also = encode_field(BUILD_OPTIONS, added)
         self._interface.compile(module, told.SerializeAsString() + told_also)
 
     def _pin(self, program: Any, layouts: EntryLayouts) -> None:
@@ -209,11 +204,7 @@ class Libtpu:
         return list(self._topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
 
     def _make_options(
-        self,
-        options: Sequence[tuple[str, bool | int | float | str]],
-        devices: Devices,
-        chosen: Sequence[Any],
-        folder: Path,
+        self, options: Sequence[Option], devices: Devices, chosen: Sequence[Any], folder: Path
     ) -> Any:
         found = self._internals.CompileOptions()
         found.num_replicas, found.num_partitions = devices.replicas, devices.partitions
@@ -226,15 +217,6 @@ class Libtpu:
         dumps = [("xla_dump_to", str(folder)), ("xla_dump_hlo_as_proto", True)]
         found.env_option_overrides = [*options, *dumps]
         return found
-
-
-def _write_field(number: int, content: bytes) -> bytes:
-    """Return a serialized protobuf field that holds bytes or another message."""
-    # the length as a varint: 7 bits per byte, the lowest first; the top bit says that more follow
-    length, size = b"", len(content)
-    while size > 127:
-        length, size = length + bytes([size & 127 | 128]), size >> 7
-    return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
 def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:

@@ -6,8 +6,8 @@ computes; kernels with equal names have equal costs.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -27,7 +27,7 @@ from solution.collecting.tpu.compiled import (
     Wait,
 )
 from solution.programs.arguments import TUPLE, TYPE_NAMES
-from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import MESSAGES, instructions
 
 HBM = 0  # number of the chip's main memory among the memory spaces that layouts name
 # Opcodes that take no time: they only name values, or another instruction does the work.
@@ -66,113 +66,86 @@ class Learned:
     is_same: bool
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What Reader.read knows and collects: costs by kernel, and the copies found so far."""
+
+    costs: Mapping[str, Cost]
+    copies: list[Copy] = field(default_factory=list)
+
+
 class Reader:
     """Reads the program, its kernels and their costs from the dumps of one compilation."""
 
-    def __init__(self, passed: bytes, default_trips: int = DEFAULT_TRIPS) -> None:
-        """Parse the result of the passes over HLO.
-
-        Args:
-            passed: a serialized OptimisedModule.
-            default_trips: assumed iterations of loops whose number the module does not state.
-        """
+    def __init__(self, passed: bytes) -> None:
+        """Parse the result of the passes over HLO, a serialized OptimisedModule."""
         dump = MESSAGES["OptimisedModule"].FromString(passed)
-        self.module = dump.module
         self.names = Names(dump.module)
         self._buffers = dump.buffer_assignment.buffer_allocations
-        self._default_trips = default_trips
-        self._keys: dict[int, str] = {}
-        for computation in _find_run(self.names):
-            for instruction in computation.instructions:
-                if self.takes_time(instruction):
-                    self._keys[instruction.id] = self.names.name_kernel(instruction)
+        self._kernels = [
+            (self.names.name_kernel(instruction), instruction)
+            for computation in _find_run(self.names)
+            for instruction in computation.instructions
+            if self.takes_time(instruction)
+        ]
+        self._keys = {instruction.id: key for key, instruction in self._kernels}
 
     @property
     def keys(self) -> set[str]:
         """The canonical names of all kernels."""
         return set(self._keys.values())
 
-    @property
-    def digest(self) -> str:
-        return self.names.program
-
     def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
         """Return one instruction for each canonical name in `keys`, by that name; names that no
         kernel of the module has are left out."""
         wanted = set(keys)
-        return {
-            key: instruction
-            for computation in _find_run(self.names)
-            for instruction in computation.instructions
-            if (key := self._keys.get(instruction.id, "")) in wanted
-        }
+        return {key: instruction for key, instruction in self._kernels if key in wanted}
 
     @property
     def beside(self) -> set[str]:
         """The canonical names of kernels in asynchronous computations, which run on another engine.
         The compiler's cost model has no cycles for them."""
-        called = [
-            computation.id
+        return {
+            self._keys[inner.id]
             for run in _find_run(self.names)
             for instruction in run.instructions
             if instruction.opcode == "async-start"
             for computation in self.names.called(instruction)
-        ]
-        return {
-            self._keys[instruction.id]
-            for number in called
-            for instruction in self.names.computations[number].instructions
-            if instruction.id in self._keys
+            for inner in computation.instructions
+            if inner.id in self._keys
         }
 
     def learn(self, generated: bytes) -> Learned:
         """Return the costs of the kernels, read from `generated`, the module of a full
         compilation."""
         module = MESSAGES["OptimisedModule"].FromString(generated).module
-        found = {
-            instruction.name: read_cost(instruction)
-            for computation in module.computations
-            for instruction in computation.instructions
-        }
+        found = {instruction.name: read_cost(instruction) for instruction in instructions(module)}
         costs: dict[str, Cost] = {}
         conflicts, is_same = 0, True
-        for computation in _find_run(self.names):
-            for instruction in computation.instructions:
-                key = self._keys.get(instruction.id)
-                if key is None:
-                    continue
-                is_same &= instruction.name in found
-                cost = found.get(instruction.name, Cost())
-                conflicts += costs.setdefault(key, cost) != cost
+        for key, instruction in self._kernels:
+            is_same &= instruction.name in found
+            cost = found.get(instruction.name, Cost())
+            conflicts += costs.setdefault(key, cost) != cost
         return Learned(costs, conflicts, is_same)
 
     def read(self, costs: Mapping[str, Cost]) -> CompiledProgram:
         """Return the program; `costs` are the costs of its kernels, by canonical name."""
-        copies: list[Copy] = []
-        region = self._read_region(self.names.entry, costs, 1, copies.append)
+        found = _Found(costs)
+        region = self._read_region(self.names.entry, 1, found)
         return CompiledProgram(
             region=region,
-            copies=tuple(copies),
+            copies=tuple(found.copies),
             tensors=tuple(self._read_tensors()),
             memory_bytes=sum(
-                found.size
-                for found in self._buffers
-                if found.color == HBM and not found.is_thread_local
+                buffer.size
+                for buffer in self._buffers
+                if buffer.color == HBM and not buffer.is_thread_local
             ),
-            argument_bytes=sum(
-                found.size for found in self._buffers if found.is_entry_computation_parameter
-            ),
-            digest=self.digest,
+            digest=self.names.program,
         )
 
-    def _read_region(
-        self,
-        computation: Any,
-        costs: Mapping[str, Cost],
-        trips: int,
-        keep: Callable[[Copy], None],
-    ) -> Region:
-        """Return the steps of a computation that runs `trips` times; `keep` receives each copy."""
+    def _read_region(self, computation: Any, trips: int, found: _Found) -> Region:
+        """Return the steps of a computation that runs `trips` times; add its copies to `found`."""
         steps: list[Step] = []
         # by the id of an asynchronous instruction: the name of the Begin that started the work
         begun: dict[int, str] = {}
@@ -180,62 +153,49 @@ class Reader:
             called = self.names.called(instruction)
             opcode = instruction.opcode
             if opcode == "while":
-                steps.append(self._read_loop(instruction, costs, trips, keep))
+                steps.append(self._read_loop(instruction, trips, found))
             elif opcode == "conditional":
-                inner = (self._read_region(branch, costs, trips, keep) for branch in called)
+                inner = (self._read_region(branch, trips, found) for branch in called)
                 steps.append(Branches(tuple(inner)))
             elif opcode == "call":
-                steps += self._read_region(called[0], costs, trips, keep).steps
+                steps += self._read_region(called[0], trips, found).steps
             elif opcode.endswith(BEGINS):
                 begun[instruction.id] = instruction.name
-                steps.append(self._read_begin(instruction, costs, trips, keep))
+                steps.append(self._read_begin(instruction, trips, found))
             elif opcode.endswith(UPDATES):
                 begun[instruction.id] = begun.get(instruction.operand_ids[0], "")
             elif opcode.endswith(WAITS):
                 steps.append(Wait(begun.get(instruction.operand_ids[0], "")))
             elif instruction.id in self._keys:
-                kernel = self._read_kernel(instruction, costs)
+                kernel = self._read_kernel(instruction, found.costs)
                 steps.append(kernel)
                 if opcode == "copy":
-                    keep(self._read_copy(instruction, kernel.cost.cycles, trips))
+                    found.copies.append(self._read_copy(instruction, kernel.cost.cycles, trips))
         return Region(tuple(steps))
 
-    def _read_loop(
-        self,
-        instruction: Instruction,
-        costs: Mapping[str, Cost],
-        trips: int,
-        keep: Callable[[Copy], None],
-    ) -> Loop:
+    def _read_loop(self, instruction: Instruction, trips: int, found: _Found) -> Loop:
         body, condition = self.names.called(instruction)
         known = find_trips(instruction, condition)
-        count = self._default_trips if known is None else known
+        count = DEFAULT_TRIPS if known is None else known
         return Loop(
-            self._read_region(body, costs, trips * count, keep),
-            self._read_region(condition, costs, trips * (count + 1), keep),
+            self._read_region(body, trips * count, found),
+            self._read_region(condition, trips * (count + 1), found),
             count,
-            known is not None,
         )
 
-    def _read_begin(
-        self,
-        instruction: Instruction,
-        costs: Mapping[str, Cost],
-        trips: int,
-        keep: Callable[[Copy], None],
-    ) -> Begin:
-        moved = self._count_moved(instruction)
+    def _read_begin(self, instruction: Instruction, trips: int, found: _Found) -> Begin:
         if instruction.opcode == "copy-start":
-            keep(self._read_copy(instruction, None, trips))
+            found.copies.append(self._read_copy(instruction, None, trips))
         called = self.names.called(instruction)
         region = None
         if instruction.opcode == "async-start" and called:
-            region = self._read_region(called[0], costs, trips, keep)
+            region = self._read_region(called[0], trips, found)
+        # Bytes of HBM that a copy reads and writes; its result is (target, source, context).
+        moved = _sum_bytes(_in_hbm(open_tuple(instruction.shape)[:2]))
         return Begin(instruction.name, region, moved)
 
     def _read_kernel(self, instruction: Instruction, costs: Mapping[str, Cost]) -> Kernel:
         inside = self._list_inside(instruction)
-        opcodes = sorted({inner.opcode for inner in inside})
         key = self._keys[instruction.id]
         kind = self._name_kind(instruction, inside)
         results = open_tuple(instruction.shape)
@@ -249,10 +209,9 @@ class Reader:
             source=instruction.metadata.op_name,
             opcode=instruction.opcode,
             kind=kind,
-            computes=tuple(opcodes),
             shapes=tuple(spell(shape) for shape in results),
             bytes=written + _sum_bytes(operands, most),
-            hbm_bytes=_sum_bytes(_in_hbm(results), None) + _sum_bytes(_in_hbm(operands), most),
+            hbm_bytes=_sum_bytes(_in_hbm(results)) + _sum_bytes(_in_hbm(operands), most),
             cost=costs.get(key, Cost()),
             key=key,
         )
@@ -316,12 +275,6 @@ class Reader:
             is_beside=instruction.opcode != "copy",
             trips=trips,
         )
-
-    def _count_moved(self, instruction: Instruction) -> int:
-        """Return how many bytes of HBM an asynchronous copy reads and writes."""
-        # a copy-start's result is (target, source, context)
-        shapes = open_tuple(instruction.shape)[:2]
-        return _sum_bytes(_in_hbm(shapes), None)
 
     def _read_tensors(self) -> list[Tensor]:
         run = {computation.id for computation in _find_run(self.names)}
@@ -413,7 +366,7 @@ def _in_hbm(shapes: Iterable[Any]) -> list[Any]:
     return [shape for shape in shapes if shape.layout.memory_space == HBM]
 
 
-def _sum_bytes(shapes: Iterable[Any], most: int | None) -> int:
+def _sum_bytes(shapes: Iterable[Any], most: int | None = None) -> int:
     """Return the sum of arrays' bytes; an array counts at most `most` bytes (None: no limit)."""
     sizes = (count_bytes(shape) for shape in shapes)
     return sum(size if most is None else min(size, most) for size in sizes)
@@ -426,11 +379,7 @@ def _count_bits(element_type: int) -> int:
 
 
 def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:
-    """Return an instruction's result as a Tensor.
-
-    Args:
-        is_fused: True if the instruction is inside a kernel.
-    """
+    """Return an instruction's result as a Tensor; `is_fused`: it is inside a kernel."""
     shape = instruction.shape
     return Tensor(
         name=instruction.name,

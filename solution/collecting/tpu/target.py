@@ -72,7 +72,6 @@ class TpuTarget(Target):
     def make_space(
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
-        """Return the configurations of a program that can be collected; see Target.make_space."""
         from solution.collecting.tpu.space import make_tpu_space
 
         self.check(kind)
@@ -80,7 +79,6 @@ class TpuTarget(Target):
 
     @property
     def schema(self) -> "pl.Schema":
-        """Return the columns of the journal's table, including the columns for estimates."""
         from solution.collecting.tpu.labelling import ESTIMATES
 
         return ESTIMATES
@@ -88,7 +86,6 @@ class TpuTarget(Target):
     def summarise(
         self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
     ) -> "Outcome":
-        """Return the estimates of `sound` configurations: those that the compiler accepted."""
         from solution.collecting.tpu.labelling import read_estimates
 
         return read_estimates(sound)
@@ -96,8 +93,6 @@ class TpuTarget(Target):
     def open_workers(
         self, limits: "Limits", processes: int | None = None
     ) -> "AbstractContextManager[EstimatingWorkers]":
-        """Open the child process that reads programs, and the processes that compile for the
-        target."""
         from solution.collecting.tpu.labelling import open_estimating
         from solution.programs.child import list_cores
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.collecting.constraints import constrain
-from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, ask, inline_calls
+from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, inline_calls
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, make_portable
 from solution.programs.program import Program
-from tests.made.modules import dot, module, node, shape
+from tests.made.modules import ask, dot, module, node, shape
 
 SQUARE = (8, 8)
 UNARY = ("tanh", "negate", "reduce-window", "transpose", "broadcast")

@@ -10,7 +10,7 @@ pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `t
 
 from benchmarks.tpu_propagation import sum_copies
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.asking import MADE_OF, NODE, ask
+from solution.collecting.tpu.asking import MADE_OF, NODE
 from solution.collecting.tpu.estimator import Estimator
 from solution.domain.codebook import encode
 from solution.domain.collection import collection
@@ -23,6 +23,7 @@ from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program, read_programs
 from tests.features.propagation.slow import Layout, unpack
+from tests.made.modules import ask
 
 SOURCE = """
 import jax

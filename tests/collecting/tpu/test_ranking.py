@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
 from solution.collecting.tpu import request_model, target
-from solution.collecting.tpu.asking import ask
 from solution.collecting.tpu.estimator import Estimator
 from solution.collecting.tpu.ranking import Budget, rank_by_compiler
 from solution.collecting.tpu.request_model import RequestModel, make_effects
@@ -28,6 +27,7 @@ from solution.serving.reading import read_questions
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.made import modules
+from tests.made.modules import ask
 
 CONFIGS = 12
 
