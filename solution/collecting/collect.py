@@ -144,10 +144,7 @@ class ProgramCollection:
         """Write the graph; return its npz file's path relative to the destination's folder."""
         times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
         rows = self.journal.candidates.select("config", "values").iter_rows()
-        measured = [
-            records.Measured(self._space.from_bytes(data), times.get(name, 0))
-            for name, data in rows
-        ]
+        measured = [(self._space.from_bytes(data), times.get(name, 0)) for name, data in rows]
         _, npz = records.write_graph(
             self._program, self._space, measured, self._destination, self._workers.label_source
         )

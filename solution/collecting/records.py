@@ -18,6 +18,9 @@ from solution.programs.hlo.records import read_module_file, write_record
 from solution.programs.program import Program
 from solution.system.files import write_bytes
 
+# a configuration (sites,), and its measured or estimated nanoseconds; 0: it failed
+Measured = tuple[np.ndarray, int]
+
 
 @dataclass(frozen=True)
 class Destination:
@@ -33,14 +36,6 @@ class Destination:
         return self.folder / kind / below / self.split / f"{name}{suffix}"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A configuration and its measured or estimated time."""
-
-    config: np.ndarray  # (sites,) for each site (parameter) the index of the chosen value
-    nanoseconds: int  # 0: the configuration failed
-
-
 def make_record(
     program: Program, space: ProgramSpace, measured: Sequence[Measured], source: str = TIMED
 ) -> Any:
@@ -52,7 +47,7 @@ def make_record(
     if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
     record.option_names[:] = space.option_names if space.option_choices else ()
-    record.runs.extend(space.make_run(one.config, one.nanoseconds) for one in measured)
+    record.runs.extend(space.make_run(*one) for one in measured)
     return record
 
 

@@ -19,7 +19,7 @@ from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.cpu import Workers
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE, Journal
 from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_collected_space
-from solution.collecting.records import Destination, Measured, write_graph
+from solution.collecting.records import Destination, write_graph
 from solution.collecting.session import check_names
 from solution.collecting.space import draw_new, name_config
 from solution.collecting.timing import SCHEMA
@@ -211,7 +211,7 @@ def test_all_files_of_a_program_have_the_name_of_its_graph(tmp_path: Path) -> No
         name = name_program(Path(f"{stem}.py"))
         program = Program(name, modules.make_module(), [])
         space = make_collected_space(program, OPTIONS)
-        record, npz = write_graph(program, space, [Measured(space.default, 100)], destination)
+        record, npz = write_graph(program, space, [(space.default, 100)], destination)
         assert (name, record.stem, npz.stem) == (expected,) * 3
     assert name_program(Path("a b.hlo.pb"), 2) == "a_b_2"
     with pytest.raises(InputError, match="found.*a_b"):

@@ -12,7 +12,7 @@ from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.options import list_settings
 from solution.collecting.program_space import OPTIONS, make_collected_space
-from solution.collecting.records import Destination, Measured, write_graph
+from solution.collecting.records import Destination, write_graph
 from solution.collecting.space import draw_new, name_config
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
@@ -41,7 +41,7 @@ def written(tmp_path: Path) -> Path:
     space = make_collected_space(program, OPTIONS)
     known = {name_config(space.default)}
     drawn = [space.default, *draw_new(space, np.random.default_rng(0), 8, known)]
-    measured = [Measured(config, 100 * number) for number, config in enumerate(drawn, 1)]
+    measured = [(config, 100 * number) for number, config in enumerate(drawn, 1)]
     return write_graph(
         program, space, measured, Destination(tmp_path, "layout:xla:random", "train")
     )[1]

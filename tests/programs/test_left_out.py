@@ -17,7 +17,7 @@ from solution.collecting.program_space import (
     make_collected_space,
     make_program_space,
 )
-from solution.collecting.records import Destination, Measured, write_graph
+from solution.collecting.records import Destination, write_graph
 from solution.collecting.space import draw_new, name_config
 from solution.data.npz import read_graph as read_npz
 from solution.domain import vocabulary
@@ -319,7 +319,7 @@ def write_measured(program: Program, kind: str, collection: str, out: Path) -> t
     space = make_collected_space(program, kind)
     drawn = draw_new(space, np.random.default_rng(0), 3, {name_config(space.default)})
     configs = [space.default, *drawn]
-    measured = [Measured(config, 1000 + number) for number, config in enumerate(configs)]
+    measured = [(config, 1000 + number) for number, config in enumerate(configs)]
     return write_graph(program, space, measured, Destination(out, collection, "train"))
 
 
