@@ -21,8 +21,13 @@ NARROW, FEWER = 4, 3
 
 
 def draw_study(study: optuna.Study, path: Path) -> None:
-    """Write the picture of a search as PNG: the score of each trial, the best so far, and, from FEW
-    complete trials on, a panel of the score against each setting."""
+    """Write the picture of a search as PNG."""
+    save_figure(make_figure(study), path)
+
+
+def make_figure(study: optuna.Study) -> Figure:
+    """Return a figure: the score of each trial, the best so far, and, from FEW complete trials on,
+    a panel of the score against each setting."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     names = list(complete[0].params) if len(complete) >= FEW else []
@@ -40,7 +45,7 @@ def draw_study(study: optuna.Study, path: Path) -> None:
     for number, name in enumerate(names):
         axes = figure.add_subplot(grid[1 + number // COLUMNS, number % COLUMNS])
         _draw_setting(axes, name, complete, complete[0].distributions)
-    save_figure(figure, path)
+    return figure
 
 
 def _draw_history(
