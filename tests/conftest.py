@@ -2,13 +2,16 @@
 
 import gc
 import os
+import signal
 import subprocess
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from solution.cli import main
 from solution.data.folders import SAMPLE, find_files
 from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
@@ -145,3 +148,38 @@ def cold_fastslow(tmp_path: Path) -> FastSlow:
         return run_cold(*arguments, cwd=tmp_path)
 
     return call
+
+
+@pytest.fixture
+def fastslow_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[FastSlow]:
+    """The same in the process of the tests: for what is refused or done in a moment."""
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        words = ["fastslow", *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", words)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), *capsys.readouterr())
+
+    yield call
+    signal.signal(signal.SIGTERM, before)
+
+
+def assert_done(done: subprocess.CompletedProcess[str]) -> str:
+    """Of a command that did what it was asked for; returns what it printed."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> str:
+    """Of a command that says these words of a mistake; returns all that it says, on one line."""
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said and "Traceback" not in done.stdout + said
+    assert not [text for text in words if text not in said], said
+    return said

@@ -1,20 +1,27 @@
-"""The commands as a user types them, end to end on real measured data."""
+"""The commands as a user types them: end to end, with mistakes, and as their examples show."""
 
 import csv
 import json
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+import typer
+from typer.main import get_command
 
+from solution.commands.assembly import GROUPS, assemble, read_path
 from solution.domain.collection import NAMES
 from solution.experiments import DEFAULTS
 from solution.experiments.base import list_experiments
 from solution.runs.record import open_run
-from tests.conftest import REPOSITORY, FastSlow
+from solution.system.errors import InputError
+from tests.conftest import REPOSITORY, FastSlow, assert_done, assert_refused
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 QUICK = [
@@ -40,8 +47,7 @@ def read_rows(path: Path) -> dict[str, list[int]]:
 def test_run_makes_a_sound_submission_and_a_table(
     fastslow: FastSlow, sample: Path, tmp_path: Path
 ) -> None:
-    result = quick_run(fastslow, sample)
-    assert result.returncode == 0, result.stderr
+    printed = assert_done(quick_run(fastslow, sample))
     graphs = pl.read_parquet(tmp_path / "out" / "graphs.parquet")
     test = graphs.filter(pl.col("split") == "test")
     rows = read_rows(tmp_path / "out" / "submission.csv")
@@ -53,40 +59,31 @@ def test_run_makes_a_sound_submission_and_a_table(
         assert max(found) < configs
     scores = pl.read_csv(tmp_path / "out" / "scores.csv")
     for collection in NAMES:
-        scored = dict(
-            scores.filter(pl.col("collection") == collection).select("ranker", "score").rows()
-        )
+        scored = dict(scores.filter(collection=collection).select("ranker", "score").rows())
         lightgbm = next(score for ranker, score in scored.items() if "lightgbm" in ranker)
         assert lightgbm > scored["nothing_001"] + 0.05
-        assert collection in result.stdout
-    table, mean, said = result.stdout.partition("mean of the five")
+        assert collection in printed
+    table, mean, said = printed.partition("mean of the five")
     assert mean and "no model" in said
     assert max(map(len, table.splitlines())) <= 80
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert record["versions"]["lightgbm"]
     verified = fastslow("verify", "out/submission.csv", "--run", "out")
-    assert verified.returncode == 0
-    assert f"{len(test)} rows" in verified.stdout
+    assert f"{len(test)} rows" in assert_done(verified)
 
 
 def test_a_folder_of_another_run_is_refused_before_the_data_is_prepared(
-    fastslow: FastSlow, sample: Path, tmp_path: Path
+    fastslow_here: FastSlow, sample: Path, tmp_path: Path
 ) -> None:
     with open_run(tmp_path / "out", {"scheme": "graph", "folds": 2, "experiments": {}}):
         pass
-    for other in (
-        quick_run(fastslow, sample),
-        fastslow("train", "nothing_001", "--data", sample, "--run", "out"),
-    ):
-        assert other.returncode == 2
-        assert all(
-            fact in " ".join(other.stderr.split()) for fact in ("scheme: graph", "architecture")
-        )
-        assert not (tmp_path / "stores").exists()
+    train = ("train", "nothing_001", "--data", sample, "--run", "out")
+    for other in (quick_run(fastslow_here, sample), fastslow_here(*train)):
+        assert_refused(other, "scheme: graph", "architecture")
     (tmp_path / "out" / "run.json").unlink()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
-    strange = quick_run(fastslow, sample, "--replace")
-    assert "out: expected an empty folder or a run" in " ".join(strange.stderr.split())
+    strange = quick_run(fastslow_here, sample, "--replace")
+    assert_refused(strange, "out: expected an empty folder or a run")
     assert not (tmp_path / "stores").exists()
 
 
@@ -94,18 +91,15 @@ def test_real_tpu_files_run_and_gaps_are_said(
     fastslow: FastSlow, tpu: Path, tmp_path: Path
 ) -> None:
     result = quick_run(fastslow, tpu)
-    assert result.returncode == 0, result.stderr
-    words = " ".join(result.stderr.split())
-    assert "layout:nlp:default: no" in words
-    assert all(fact in words for fact in ("layout:xla:default", "2 labelled"))
+    printed = " ".join(assert_done(result).split())
+    said = " ".join(result.stderr.split())
+    assert "layout:nlp:default: no" in said
+    assert "layout:xla:default" in said and "2 labelled" in said
+    assert "884 of" in printed and "sample_submission.csv" in printed
     rows = read_rows(tmp_path / "out" / "submission.csv")
     assert len(rows) == 894
     assert len(rows["layout:nlp:default:3a0c5517a87df8d82fd637b83298a3ba"]) == 1001
-    assert all(
-        fact in " ".join(result.stdout.split()) for fact in ("884 of", "sample_submission.csv")
-    )
-    sampled = read_rows(tpu / "sample_submission.csv")
-    assert list(rows) == list(sampled)
+    assert list(rows) == list(read_rows(tpu / "sample_submission.csv"))
 
 
 def test_one_graph_and_missing_collections_still_end_in_a_submission(
@@ -116,9 +110,9 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
     write_graph(make_layout_graph(1, name="asked", labelled=False), data, "test")
     write_graph(make_tile_graph(2, name="asked", configs=3, labelled=False), data, "test")
     result = quick_run(fastslow, data)
-    assert result.returncode == 0, result.stderr
-    assert "divided" in " ".join(result.stderr.split())
-    assert "layout:nlp:random: no" in " ".join(result.stderr.split())
+    assert_done(result)
+    said = " ".join(result.stderr.split())
+    assert "divided" in said and "layout:nlp:random: no" in said
     rows = read_rows(tmp_path / "out" / "submission.csv")
     assert list(map(len, rows.values())) == [12, 3]
 
@@ -142,28 +136,25 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
     (["optimize", "rnnlm-2", "--seed", "99999999999999999999"], "value for '--seed'"),
 ])  # fmt: skip
 def test_mistakes_are_one_message_and_exit_code_2(
-    arguments: list[str], message: str, fastslow: FastSlow, tmp_path: Path
+    arguments: list[str], message: str, fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
-    result = fastslow(*arguments)
-    assert result.returncode == 2
-    assert message in " ".join(result.stderr.split())
-    assert "Traceback" not in result.stderr
+    assert_refused(fastslow_here(*arguments), message)
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("arguments", [["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]])
-def test_what_is_not_there_is_said_before_torch_is_loaded(arguments: list[str]) -> None:
-    code = f"""
+def test_what_is_not_there_is_said_before_torch_is_loaded() -> None:
+    code = """
 import sys
-sys.argv = ["fastslow", *{arguments!r}]
 from solution.cli import main
-try:
-    main()
-except SystemExit as end:
-    sys.exit(end.code if "torch" not in sys.modules else "torch was loaded")
+for words in (["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]):
+    sys.argv = ["fastslow", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == 2
+    assert "torch" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_what_a_run_trains_is_listed_first_and_papers_where_they_are_asked_for(
@@ -183,7 +174,114 @@ def test_what_a_run_trains_is_listed_first_and_papers_where_they_are_asked_for(
 def test_make_passes_its_options_on() -> None:
     command = ["make", "-n", "run", "DATA=some folder", "RUN=there", "LIMIT=1", "REPLACE=1"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert re.search(
-        r"fastslow run \"some folder\" --run \"there\" --limit --replace",
-        " ".join(done.stdout.split()),
-    )
+    expected = 'fastslow run "some folder" --run "there" --limit --replace'
+    assert expected in " ".join(done.stdout.split())
+
+
+ADDRESS = "s3://bucket/r1"
+COMMANDS = [
+    "prepare --out s3://bucket/r1", "prepare s3://bucket/r1", "check s3://bucket/r1",
+    "inspect s3://bucket/r1", "inspect a.npz --picture s3://bucket/r1",
+    "features tile:xla --out s3://bucket/r1", "module a.pb --to s3://bucket/r1",
+    "data s3://bucket/r1", "report --run s3://bucket/r1", "verify a.csv --run s3://bucket/r1",
+    "ensemble --run s3://bucket/r1", "compare a b --run s3://bucket/r1",
+    "submit --run s3://bucket/r1", "runs s3://bucket/r1",
+    "collect layout a.py --out s3://bucket/r1", "collect report s3://bucket/r1",
+    "kernels share s3://bucket/r1", "explain a b --run s3://bucket/r1",
+    "explain a b --out s3://bucket/r1", "rank a.npz s3://bucket/r1",
+    "rank a.npz --run s3://bucket/r1", "pack s3://bucket/r1 --out b.zip",
+    "pack run --out s3://bucket/r1", "tune tile_lightgbm_001 --out s3://bucket/r1",
+    "choose a.py --out s3://bucket/r1", "onnx s3://bucket/r1",
+    "optimize rnnlm-2 --out s3://bucket/r1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_it_is_named_as_it_was_given_and_nothing_is_written(
+    fastslow_here: FastSlow, tmp_path: Path, line: str
+) -> None:
+    said = assert_refused(fastslow_here(*line.split()), f"`aws s3 sync {ADDRESS} FOLDER`")
+    assert said.startswith(f"Error: {ADDRESS}: is an address, where a file or folder of this")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("words", "named"), [
+    (("tune", "tile_lightgbm_001", "--out", ""), "--out"), (("run", ""), "DATA"),
+    (("run", "--run", ""), "--run"), (("run", "--store", ""), "--store"),
+    (("train", "tile_lightgbm_001", "--data", ""), "--data"), (("check", ""), "DATA"),
+    (("rank", "a.npz", ""), "FILE"), (("collect", "report", ""), "FOLDER"),
+])  # fmt: skip
+def test_an_empty_one_is_refused_by_its_option(
+    fastslow_here: FastSlow, tmp_path: Path, words: tuple[str, ...], named: str
+) -> None:
+    """What a shell makes of a variable that is not set would be the folder one is in."""
+    said = assert_refused(fastslow_here(*words), "empty")
+    assert re.search(rf"Invalid value for \W*{named}", said, re.IGNORECASE)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ("s3:/bucket/x", "//bucket/x.*FOLDER"), ("GS://bucket/x", "--recursive gs.*//bucket/x.*FOLDER"),
+    ("abfs://container/x", "the program"),
+])  # fmt: skip
+def test_how_to_fetch_it_is_said_of_what_is_nearly_an_address(given: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        read_path(given)
+
+
+def test_a_folder_that_is_called_so_can_be_named() -> None:
+    assert read_path("./s3:/bucket/x") == Path("s3:/bucket/x")
+
+
+PROGRAM: Any = get_command(assemble())
+EXAMPLE = re.compile(r"^ *(fastslow .+)$|`(fastslow [^`]+)`", re.MULTILINE)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folders are that the examples name: some commands look before they begin."""
+    for name in ("data", "stores/data", "DATA"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)  # two are one on macOS
+    monkeypatch.chdir(tmp_path)
+
+
+def list_commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for word, child in getattr(command, "commands", {}).items():
+        yield from list_commands(child, f"{name} {word}".strip())
+
+
+def find_examples() -> list[str]:
+    """What the help of every command and of its options shows, once each."""
+    texts = []
+    for _, command in list_commands(PROGRAM):
+        texts += [command.help, command.epilog, *(getattr(p, "help", "") for p in command.params)]
+    found = (match for text in texts for match in EXAMPLE.finditer(text or ""))
+    return sorted({" ".join((match[1] or match[2]).split()) for match in found})
+
+
+def parse(line: str) -> None:
+    """Parse a line as the command line does; a usage error where it cannot be given."""
+    command, words = PROGRAM, shlex.split(line)[1:]
+    while words and words[0] in getattr(command, "commands", {}):
+        command, *words = command.commands[words[0]], *words[1:]
+    if hasattr(command, "commands"):
+        raise typer.BadParameter(f"no such command: {line}")
+    command.make_context(command.name, words).close()
+
+
+@pytest.mark.parametrize("line", find_examples())
+@pytest.mark.usefixtures("folders")
+def test_an_example_can_be_given(line: str) -> None:
+    parse(line)
+
+
+def test_every_command_shows_an_example() -> None:
+    shown = {line.split()[1] for line in find_examples()}
+    assert shown >= {name for name, command in PROGRAM.commands.items()
+                     if not hasattr(command, "commands")}  # fmt: skip
+
+
+def test_every_command_and_every_group_of_them_stands_in_a_panel() -> None:
+    panels = {name: command.rich_help_panel for name, command in PROGRAM.commands.items()}
+    assert panels == {name: panel for panel, names in GROUPS.items() for name in names}
