@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+from solution.data.folders import find_files
 from solution.domain.collection import NAMES
 from solution.domain.vocabulary import OPTION_NAMES
-from tests.conftest import FastSlow
+from solution.features.preparation import Preparation
+from solution.store.preparing import prepare_store
+from tests.conftest import FastSlow, assert_done, assert_refused
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 from tests.made.hostile import Bomb
 
@@ -64,12 +67,6 @@ def write_broken(folder: Path, *names: str) -> dict[str, Path]:
     return paths
 
 
-def assert_refused(result: CompletedProcess[str]) -> None:
-    assert result.returncode == 2, result.stderr
-    assert result.stderr.strip()
-    assert "Traceback" not in result.stdout + result.stderr
-
-
 def assert_names(result: CompletedProcess[str], defect: str, path: Path) -> None:
     """One line says which file it is and what is wrong with it."""
     lines = [line for line in result.stderr.splitlines() if str(path) in line]
@@ -78,24 +75,23 @@ def assert_names(result: CompletedProcess[str], defect: str, path: Path) -> None
 
 
 def test_check_shows_every_collection_of_the_bundled_sample(fastslow: FastSlow) -> None:
-    result = fastslow("check")
-    assert result.returncode == 0, result.stderr
-    rows = [line.strip() for line in result.stdout.splitlines()]
+    rows = [line.strip() for line in assert_done(fastslow("check")).splitlines()]
     assert [row for row in rows if row in NAMES] == list(NAMES)
     assert sum(row.startswith("test ") for row in rows) == 5
     assert rows[-1] == "All 250 files are sound."
 
 
 def test_check_finds_the_real_files_sound(fastslow: FastSlow, tpu: Path) -> None:
-    result = fastslow("check", tpu)
-    assert result.returncode == 0, result.stderr
-    assert "All 33" in result.stdout
-    assert all(name in result.stdout for name in NAMES)
+    said = assert_done(fastslow("check", tpu))
+    assert "All 33" in said
+    assert all(name in said for name in NAMES)
 
 
-def test_every_defect_of_a_folder_is_listed_at_once(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_every_defect_of_a_folder_is_listed_at_once(
+    fastslow: FastSlow, fastslow_here: FastSlow, tmp_path: Path
+) -> None:
     paths = write_broken(tmp_path / "data", *DEFECTS)
-    for result in (fastslow("check", tmp_path / "data"), fastslow("run", tmp_path / "data")):
+    for result in (fastslow("check", tmp_path / "data"), fastslow_here("run", tmp_path / "data")):
         assert_refused(result)
         for defect, path in paths.items():
             assert_names(result, defect, path)
@@ -104,18 +100,16 @@ def test_every_defect_of_a_folder_is_listed_at_once(fastslow: FastSlow, tmp_path
     assert not any(tmp_path.rglob("unpickled"))
 
 
-def test_empty_and_missing_folders_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_empty_and_missing_folders_are_refused(fastslow_here: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for folder, words in (("data", "found none"), ("missing", "there is no such folder")):
-        for result in (fastslow("check", folder), fastslow("run", folder, *QUICK)):
-            assert_refused(result)
-            assert f"{folder}: " in result.stderr
-            assert words in result.stderr
+        for result in (fastslow_here("check", folder), fastslow_here("run", folder, *QUICK)):
+            assert_refused(result, f"{folder}: ", words)
     assert not (tmp_path / "runs").exists()
 
 
 def test_layouts_and_compile_options_in_one_collection_are_one_message(
-    fastslow: FastSlow, tmp_path: Path
+    fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
     """Their feature tables differ, so no model learns from both."""
     data, store, out = tmp_path / "data", tmp_path / "store", tmp_path / "out"
@@ -128,19 +122,16 @@ def test_layouts_and_compile_options_in_one_collection_are_one_message(
             option_names=OPTION_NAMES,
         )  # fmt: skip
         write_graph(chosen, data)
-    assert fastslow("prepare", data, "--out", store, "--workers", "1").returncode == 0
+    prepare_store(find_files(data), store, Preparation())
     paths = sorted(str(path) for path in data.rglob("*.npz"))
     for command in (("check", data), ("check", store), ("run", data, "--run", out, *QUICK)):
-        refused = fastslow(*command)
-        assert_refused(refused)
-        for fact in ("layout:xla:random", "2 with layouts", "2 with compile options (cpu)"):
-            assert fact in refused.stderr, refused.stderr
-        for path in paths if command == ("check", data) else ("laid0", "told1"):
-            assert path in refused.stderr
+        named = paths if command == ("check", data) else ("laid0", "told1")
+        facts = ("layout:xla:random", "2 with layouts", "2 with compile options (cpu)")
+        assert_refused(fastslow_here(*command), *facts, *named)
     assert not out.exists()
     for path in (path for path in paths if "told" in path):
         Path(path).unlink()
-    assert fastslow("check", data).returncode == 0
+    assert_done(fastslow_here("check", data))
 
 
 def assert_is_picture(path: Path) -> None:
@@ -154,73 +145,61 @@ def assert_is_picture(path: Path) -> None:
 
 
 def test_inspect_shows_a_layout_graph(fastslow: FastSlow, tmp_path: Path) -> None:
-    path = write_graph(make_layout_graph(), tmp_path)
-    result = fastslow("inspect", path)
-    assert result.returncode == 0, result.stderr
-    assert "layout:xla:random:program" in result.stdout
-    for opcode in ("parameter", "dot", "add", "reshape", "tanh"):
-        assert opcode in result.stdout
-    assert "Picture: program.png" in result.stdout
+    said = assert_done(fastslow("inspect", write_graph(make_layout_graph(), tmp_path)))
+    for words in ("layout:xla:random:program", "Picture: program.png", "parameter", "dot", "add",
+                  "reshape", "tanh"):  # fmt: skip
+        assert words in said
     assert_is_picture(tmp_path / "program.png")
 
 
-def test_inspect_tells_a_tile_graph_by_its_arrays(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_inspect_tells_a_tile_graph_by_its_arrays(fastslow_here: FastSlow, tmp_path: Path) -> None:
     np.savez(tmp_path / "kernel.npz", **to_arrays(make_tile_graph(labelled=False)))
-    result = fastslow("inspect", "kernel.npz", "--picture", "pictures/kernel.png")
-    assert result.returncode == 0, result.stderr
-    assert "tile:xla:kernel" in result.stdout
-    assert "Output tile" in result.stdout
-    assert all(opcode in result.stdout for opcode in ("parameter", "dot", "tanh"))
+    said = assert_done(fastslow_here("inspect", "kernel.npz", "--picture", "pictures/kernel.png"))
+    for words in ("tile:xla:kernel", "Output tile", "parameter", "dot", "tanh"):
+        assert words in said
     assert_is_picture(tmp_path / "pictures" / "kernel.png")
     assert not (tmp_path / "kernel.png").exists()
 
 
 def test_inspect_asks_for_the_collection_of_a_layout_file(
-    fastslow: FastSlow, tmp_path: Path
+    fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "program.npz", **to_arrays(make_layout_graph()))
-    result = fastslow("inspect", "program.npz")
-    assert_refused(result)
-    assert "program.npz" in result.stderr
-    assert "--collection" in result.stderr
+    assert_refused(fastslow_here("inspect", "program.npz"), "program.npz", "--collection")
     assert not (tmp_path / "program.png").exists()
-    named = fastslow("inspect", "program.npz", "--collection", "layout:nlp:random")
-    assert named.returncode == 0, named.stderr
+    assert_done(fastslow_here("inspect", "program.npz", "--collection", "layout:nlp:random"))
     assert_is_picture(tmp_path / "program.png")
 
 
-def test_inspect_draws_a_program_of_one_operation(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_inspect_draws_a_program_of_one_operation(fastslow_here: FastSlow, tmp_path: Path) -> None:
     graph = dataclasses.replace(
         make_tile_graph(configs=1),
         node_features=make_tile_graph().node_features[:1],
         node_opcodes=np.ones(1, np.uint8),
         edges=np.empty((0, 2), np.int64),
     )
-    result = fastslow("inspect", write_graph(graph, tmp_path))
-    assert result.returncode == 0, result.stderr
+    assert_done(fastslow_here("inspect", write_graph(graph, tmp_path)))
     assert_is_picture(tmp_path / "kernel.png")
 
 
 def test_inspect_draws_pictures_of_a_folder(fastslow: FastSlow, tmp_path: Path) -> None:
     for seed in range(2):
         write_graph(make_layout_graph(seed, name=f"program_{seed}"), tmp_path / "data")
-    result = fastslow("inspect", "data")
-    assert result.returncode == 0, result.stderr
+    assert_done(fastslow("inspect", "data"))
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert {"ranges.png", "gains.png", "distances.png", "violations.png"} <= drawn
 
 
 @pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_a_picture_is_what_its_name_says(
-    ending: str, start: bytes, fastslow: FastSlow, tmp_path: Path
+    ending: str, start: bytes, fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
     path = write_graph(make_tile_graph(), tmp_path)
-    result = fastslow("inspect", path, "--picture", f"kernel.{ending}")
-    assert result.returncode == 0, result.stderr
+    assert_done(fastslow_here("inspect", path, "--picture", f"kernel.{ending}"))
     assert (tmp_path / f"kernel.{ending}").read_bytes().startswith(start)
 
 
-def test_inspect_refuses_what_it_would_ignore(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_inspect_refuses_what_it_would_ignore(fastslow_here: FastSlow, tmp_path: Path) -> None:
     graph = make_layout_graph()
     path = write_graph(graph, tmp_path / "data")
     (tmp_path / "file").touch()
@@ -232,8 +211,6 @@ def test_inspect_refuses_what_it_would_ignore(fastslow: FastSlow, tmp_path: Path
         (("data", "--picture", "file"), "file: a file is in its place"),
         ((path, "--picture", "file/a.png"), "file: a file is in its place"),
     ):
-        result = fastslow("inspect", *words)
-        assert_refused(result)
-        assert expected in result.stderr
+        assert_refused(fastslow_here("inspect", *words), expected)
     named = ("--graph", graph.name, "--collection", "layout:xla:random")
-    assert fastslow("inspect", "data", *named).returncode == 0
+    assert_done(fastslow_here("inspect", "data", *named))

@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
@@ -12,8 +11,8 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
-from tests.commands.test_check_command import DEFECTS, assert_names, assert_refused, write_broken
-from tests.conftest import FastSlow
+from tests.commands.test_check_command import DEFECTS, assert_names, write_broken
+from tests.conftest import FastSlow, assert_done, assert_refused
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.store.test_store import prepare, snapshot, write_data
 
@@ -34,11 +33,6 @@ class WideSettings(NothingSettings):
 EXPERIMENT = Experiment(name="wide", collections=NAMES, ranker=WideSettings())
 '''
 NOTHING = ("--experiment", "nothing_001", "--workers", "1")
-
-
-def assert_done(result: CompletedProcess[str]) -> str:
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def times_of(store: Path) -> dict[Path, int]:
