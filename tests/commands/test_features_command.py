@@ -12,7 +12,7 @@ from solution.analysis.module_table import FEATURES
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.features.table import feature_table, list_columns
-from tests.conftest import FastSlow
+from tests.conftest import FastSlow, assert_done, assert_refused
 from tests.made import modules
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
@@ -31,8 +31,7 @@ def test_a_table_is_written_with_its_names_and_runtimes(fastslow: FastSlow, tmp_
     graphs = [make_tile_graph(seed, name=f"kernel_{seed}") for seed in range(3)]
     for graph in graphs:
         write_graph(graph, tmp_path / "data")
-    result = fastslow("features", "tile:xla", "--data", "data", "--out", "table.parquet")
-    assert result.returncode == 0, result.stderr
+    assert_done(fastslow("features", "tile:xla", "--data", "data", "--out", "table.parquet"))
     table = pl.read_parquet(tmp_path / "table.parquet")
     assert len(table) == sum(graph.num_configs for graph in graphs)
     rows = table.filter(pl.col("graph") == "kernel_1")
@@ -42,59 +41,52 @@ def test_a_table_is_written_with_its_names_and_runtimes(fastslow: FastSlow, tmp_
     np.testing.assert_allclose(rows["runtime"], graphs[1].runtimes, rtol=1e-5)
 
 
-def test_a_word_to_find_is_of_the_list(fastslow: FastSlow, tmp_path: Path) -> None:
-    result = fastslow("features", "tile:xla", "--find", "bytes", "--out", "t.parquet")
-    assert result.returncode == 2
-    assert "--find" in result.stderr
-    assert not (tmp_path / "t.parquet").exists()
-
-
-def test_a_table_of_a_collection_that_is_not_there_is_refused(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
+def test_what_no_table_has_is_refused(fastslow_here: FastSlow, tmp_path: Path) -> None:
+    """A word to find is of the list of columns; a collection that is not there is named."""
     write_graph(make_tile_graph(), tmp_path / "data")
-    result = fastslow("features", "layout:nlp:random", "--data", "data", "--out", "t.parquet")
-    assert result.returncode == 2
-    assert all(fact in result.stderr for fact in ("data", "layout:nlp:random", "tile:xla"))
-    assert not (tmp_path / "t.parquet").exists()
-    assert not (tmp_path / "stores").exists()  # said before anything is prepared
+    for words, expected in (
+        (("tile:xla", "--find", "bytes"), ["--find"]),
+        (("layout:nlp:random", "--data", "data"), ["data", "layout:nlp:random", "tile:xla"]),
+    ):
+        assert_refused(fastslow_here("features", *words, "--out", "t.parquet"), *expected)
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}  # said before data is prepared
 
 
 def test_a_file_is_shown_written_and_sound(fastslow: FastSlow, tmp_path: Path) -> None:
     modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
-    result = fastslow("module", "mine.pb", "--to", "data", "--features", "nodes.parquet")
-    assert result.returncode == 0, result.stderr
-    assert max(map(len, result.stdout.splitlines())) <= 100
-    shown = [line.split() for line in result.stdout.splitlines()]
+    command = ("module", "mine.pb", "--to", "data", "--features", "nodes.parquet")
+    lines = assert_done(fastslow(*command)).splitlines()
+    assert max(map(len, lines)) <= 100
+    shown = [line.split() for line in lines]
     assert ["mine", "7", "2", "3", "2,000", "2.50"] in shown
     assert ["parameter", "3"] in shown
     (file,) = find_files(tmp_path / "data")
     assert (file.collection.name, file.split, file.name) == ("layout:xla:random", "train", "mine")
     assert read_graph(file.path, file.collection).runtimes.tolist() == [3000, 2000, 5000]
-    assert fastslow("check", "data").returncode == 0
+    assert_done(fastslow("check", "data"))
     table = pl.read_parquet(tmp_path / "nodes.parquet")
     assert table.columns == ["graph", "node", *(feature.name for feature in FEATURES)]
     assert table["node"].to_list() == list(range(7))
     assert table["dot_terms"].to_list() == [0, 0, 0, 0, 16, 0, 0]
 
 
-def test_collection_and_split_are_what_is_asked_for(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_collection_and_split_are_what_is_asked_for(
+    fastslow_here: FastSlow, tmp_path: Path
+) -> None:
     modules.write(modules.make_layout_record(timed=False), tmp_path / "mine.pb")
     options = ("--to", "data", "--collection", "layout:nlp:default", "--split", "valid")
-    result = fastslow("module", "mine.pb", *options)
-    assert result.returncode == 0, result.stderr
+    assert_done(fastslow_here("module", "mine.pb", *options))
     (file,) = find_files(tmp_path / "data")
     assert (file.collection.name, file.split) == ("layout:nlp:default", "valid")
 
 
-def test_the_file_of_another_program_stays(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_the_file_of_another_program_stays(fastslow_here: FastSlow, tmp_path: Path) -> None:
     path = modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
     for _ in range(2):  # the same again is no harm
-        assert fastslow("module", path, "--to", "data").returncode == 0
+        assert_done(fastslow_here("module", path, "--to", "data"))
     modules.write(modules.make_layout_record(timed=False), path)
-    again = fastslow("module", path, "--to", "data", "--split", "train")
-    assert again.returncode == 2
-    assert "mine.npz" in again.stderr
+    again = fastslow_here("module", path, "--to", "data", "--split", "train")
+    assert_refused(again, "mine.npz")
     (file,) = find_files(tmp_path / "data")
     assert read_graph(file.path, file.collection).runtimes is not None
 
@@ -103,16 +95,14 @@ def test_a_module_is_optimised_and_everything_is_written(
     fastslow: FastSlow, tmp_path: Path
 ) -> None:
     modules.write(modules.make_layout_record(), tmp_path / "program.pb")
-    result = fastslow(
+    said = assert_done(fastslow(
         "optimize", "program.pb", "--tasks", "fusion,placement,schedule", "--devices", "2",
         "--evaluations", "30", "--timeline", "line.png", "--trace", "line.json", "--out", "all.csv",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    ))  # fmt: skip
     for words in ("Before:", "After:", "lower bound", "0 P100", "1 P100", "and HEFT had",
-                  "30 decisions"):  # fmt: skip
-        assert words in result.stdout
-    assert " us" in result.stdout and "0.000 ms" not in result.stdout  # its products are tiny
-    assert "Trace: line.json" in result.stdout and "Decision: all.csv" in result.stdout
+                  "30 decisions", "Trace: line.json", "Decision: all.csv"):  # fmt: skip
+        assert words in said
+    assert " us" in said and "0.000 ms" not in said  # its products are tiny
     assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
     events = json.loads((tmp_path / "line.json").read_text())["traceEvents"]
     rows = list(csv.DictReader((tmp_path / "all.csv").open()))
@@ -121,33 +111,29 @@ def test_a_module_is_optimised_and_everything_is_written(
     assert kernels and len({row["kernel"] for row in rows}) >= len(kernels)
 
 
-def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
-    for words, message in (
-        (("optimize", "nothing.xyz"), "nothing.xyz: there is no such file"),
-        (("optimize", "rnnlm-2-small", "--module", "2"), "--module"),
-        (("optimize", "rnnlm-2-small", "--tasks", "sleep"), "There is no task 'sleep'"),
-        (("optimize", "rnnlm-2-small", "--machine", "abacus"), "There is no device 'abacus'"),
-        (("optimize", "rnnlm-2-small", "--timeline", "line.doc"), "ends with .png"),
-        (("optimize", "rnnlm-2-small", "--trace", "line.png"), "ends with .json"),
-        (("optimize", "rnnlm-2-small", "--trace", "a.json", "--out", "./a.json"), "for --trace"),
-    ):
-        result = fastslow(*words)
-        assert result.returncode == 2 and message in result.stderr, result.stderr
-
-
-def test_what_is_read_stays_as_it_is(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_one_message_and_what_is_read_stays(
+    fastslow_here: FastSlow, tmp_path: Path
+) -> None:
     path = modules.write(modules.make_layout_record(), tmp_path / "program.pb")
     before = path.read_bytes()
+    workload = ("optimize", "rnnlm-2-small")
+    own = ("optimize", path, "--evaluations", "3")
     for words, message in (
-        (("optimize", path, "--out", "program.pb"), "is an input, or lies in one. Give --out"),
-        (("optimize", path, "--out", "program.pb/a.csv"), "a file is in its place"),
-        (("optimize", path, "--out", "/dev/null"), "is a device, where a file is to be written"),
-        (("optimize", path, "--machine", "v100+p100+cpu"), "names 3 devices"),
+        (("optimize", "nothing.xyz"), "nothing.xyz: there is no such file"),
+        ((*workload, "--module", "2"), "--module"),
+        ((*workload, "--tasks", "sleep"), "There is no task 'sleep'"),
+        ((*workload, "--machine", "abacus"), "There is no device 'abacus'"),
+        ((*workload, "--timeline", "line.doc"), "ends with .png"),
+        ((*workload, "--trace", "line.png"), "ends with .json"),
+        ((*workload, "--trace", "a.json", "--out", "./a.json"), "for --trace"),
+        ((*own, "--out", "program.pb"), "is an input, or lies in one. Give --out"),
+        ((*own, "--out", "program.pb/a.csv"), "a file is in its place"),
+        ((*own, "--out", "/dev/null"), "is a device, where a file is to be written"),
+        ((*own, "--machine", "v100+p100+cpu"), "names 3 devices"),
         (("module", path, "--features", "program.pb"), "ends with .parquet"),
         (("module", path, "--split", "train"), "Give --to FOLDER"),
     ):
-        result = fastslow(*words, *(("--evaluations", "3") if words[0] == "optimize" else ()))
-        assert result.returncode == 2 and message in result.stderr, result.stderr
+        assert_refused(fastslow_here(*words), message)
     assert path.read_bytes() == before
 
 
@@ -155,8 +141,8 @@ def test_a_folder_may_be_called_as_a_workload(fastslow: FastSlow, tmp_path: Path
     """No file is read, so what lies in the folder may be written again."""
     (tmp_path / "rnnlm-1x4").mkdir()
     for _ in range(2):
-        result = fastslow("optimize", "rnnlm-1x4", "--evaluations", "1", "--out", "rnnlm-1x4/a.csv")
-        assert result.returncode == 0, result.stderr
+        words = ("optimize", "rnnlm-1x4", "--evaluations", "1", "--out", "rnnlm-1x4/a.csv")
+        assert_done(fastslow(*words))
 
 
 def test_the_order_of_unlike_devices_means_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
@@ -165,9 +151,8 @@ def test_the_order_of_unlike_devices_means_nothing(fastslow: FastSlow, tmp_path:
     few = ("--evaluations", "4", "--timeline", "line.svg")
     found = []
     for machine in ("cpu+v100", "v100+cpu"):
-        result = fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few)
-        assert result.returncode == 0, result.stderr
-        found.append(result.stdout.partition("After: ")[2].partition(",")[0])
+        said = assert_done(fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few))
+        found.append(said.partition("After: ")[2].partition(",")[0])
         first = (tmp_path / "line.svg").read_bytes()
     assert found[0] == found[1]
     fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few)
