@@ -44,7 +44,7 @@ def read_rows(path: Path) -> dict[str, list[int]]:
     return {name: [int(index) for index in configs.split(";")] for name, configs in rows}
 
 
-def test_run_makes_a_sound_submission_and_a_table(
+def test_run_makes_a_submission_and_a_table(
     fastslow: FastSlow, sample: Path, tmp_path: Path
 ) -> None:
     printed = assert_done(quick_run(fastslow, sample))
@@ -87,9 +87,7 @@ def test_a_folder_of_another_run_is_refused_before_the_data_is_prepared(
     assert not (tmp_path / "stores").exists()
 
 
-def test_real_tpu_files_run_and_gaps_are_said(
-    fastslow: FastSlow, tpu: Path, tmp_path: Path
-) -> None:
+def test_real_files_run_and_gaps_are_said(fastslow: FastSlow, tpu: Path, tmp_path: Path) -> None:
     result = quick_run(fastslow, tpu)
     printed = " ".join(assert_done(result).split())
     said = " ".join(result.stderr.split())
@@ -102,7 +100,7 @@ def test_real_tpu_files_run_and_gaps_are_said(
     assert list(rows) == list(read_rows(tpu / "sample_submission.csv"))
 
 
-def test_one_graph_and_missing_collections_still_end_in_a_submission(
+def test_one_graph_and_no_more_is_enough_for_a_submission(
     fastslow: FastSlow, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
@@ -157,9 +155,7 @@ for words in (["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_a_run_trains_is_listed_first_and_papers_where_they_are_asked_for(
-    fastslow: FastSlow,
-) -> None:
+def test_what_a_run_trains_is_listed_first_and_papers_if_asked_for(fastslow: FastSlow) -> None:
     first, names = fastslow("experiments"), list_experiments()
     defaults, rest = first.stdout.split("Others")
     assert all(name in defaults for name in DEFAULTS)

@@ -17,14 +17,17 @@ from solution.analysis.explanation import (
     measure_importance,
     name_reasons,
 )
+from solution.data.folders import find_files
+from solution.features.preparation import Preparation
 from solution.features.table import feature_table
-from solution.models.base import RankerSettings
+from solution.models.base import Ranker, RankerSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
 from tests.commands.test_first_minutes import make_data
-from tests.conftest import REPOSITORY, FastSlow
+from tests.conftest import REPOSITORY, FastSlow, assert_done, assert_refused
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.run import make_run
 
@@ -37,9 +40,7 @@ TREES = {"rounds": 20, "min_data_in_leaf": 3}
     (LightGBMSettings(**TREES), TILE), (PointwiseSettings(**TREES), LAYOUT),
     (OrdinarySettings(), TILE), (RidgeSettings(), LAYOUT), (LassoSettings(), TILE),
 ], ids=["lambdarank", "pointwise", "ordinary", "ridge", "lasso"])  # fmt: skip
-def test_contributions_add_up_to_the_difference_of_the_scores(
-    settings: RankerSettings, graphs: list
-) -> None:
+def test_contributions_add_up_to_the_gap_of_scores(settings: RankerSettings, graphs: list) -> None:
     ranker = settings.build(0).fit(graphs[:4], [graphs[4]])
     scores = ranker.predict(graphs[5]).astype(float)
     rows = feature_table(graphs[5]).to_numpy()
@@ -51,8 +52,12 @@ def test_contributions_add_up_to_the_difference_of_the_scores(
     assert importance.sum() == pytest.approx(1)
 
 
-def test_what_is_alike_in_both_configurations_is_no_reason() -> None:
-    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+@pytest.fixture(scope="module")
+def ranker() -> Ranker:
+    return LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+
+
+def test_what_is_alike_in_both_configurations_is_no_reason(ranker: Ranker) -> None:
     explained = explain(ranker, TILE[5])
     first = explained.order[0]
     rows = explained.rows.copy()
@@ -64,16 +69,16 @@ def test_what_is_alike_in_both_configurations_is_no_reason() -> None:
     assert f"{alike.features[first].name} is" not in reasons
 
 
-def test_what_is_not_there_or_cannot_be_explained_is_refused() -> None:
-    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+def test_what_is_not_there_or_cannot_be_explained_is_refused(ranker: Ranker) -> None:
     with pytest.raises(InputError, match="no configuration 99"):
         explain(ranker, TILE[5], 99)
     with pytest.raises(InputError, match="explained"):
         explain(NothingSettings().build(0), TILE[5])
+    with pytest.raises(InputError, match="found 1"):
+        explain(ranker, make_tile_graph(7, configs=1, name="alone"))
 
 
-def test_the_fastest_is_compared_with_the_slowest_and_never_with_itself() -> None:
-    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+def test_the_fastest_is_compared_with_the_slowest_and_never_with_itself(ranker: Ranker) -> None:
     scores = ranker.predict(TILE[5])
     assert scores.min() < scores.max()
     for fastest in map(int, np.flatnonzero(scores == scores.min())):
@@ -81,22 +86,16 @@ def test_the_fastest_is_compared_with_the_slowest_and_never_with_itself() -> Non
         assert (explained.slow, explained.fast) == (int(np.argmax(scores)), fastest)
         assert np.abs(explained.contributions).sum() > 0
         assert f"configuration {fastest} (" in describe(explained, [])
-    alone = make_tile_graph(7, configs=1, name="alone")
-    with pytest.raises(InputError, match="found 1"):
-        explain(ranker, alone)
 
 
-def test_of_a_model_of_ones_own_the_file_is_asked_for(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_of_an_own_model_the_file_is_asked_for(fastslow_here: FastSlow, tmp_path: Path) -> None:
     """The run knows its name, but the package has no such experiment."""
     make_run(tmp_path / "done", collections=("tile:xla",))
-    done = fastslow("explain", "net_001", "graph_0", "--run", "done")
-    assert done.returncode == 2
-    assert all(fact in done.stderr for fact in ("net_001", "path"))
+    done = fastslow_here("explain", "net_001", "graph_0", "--run", "done")
+    assert_refused(done, "net_001", "path")
 
 
-def test_a_file_that_was_changed_does_not_read_the_models_of_before(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
+def test_a_file_that_was_changed_reads_no_old_models(fastslow: FastSlow, tmp_path: Path) -> None:
     text = (
         "from solution import Experiment\nfrom solution.models.linear import RidgeSettings\n"
         "EXPERIMENT = Experiment('mine', ('tile:xla',), RidgeSettings())\n"
@@ -104,15 +103,13 @@ def test_a_file_that_was_changed_does_not_read_the_models_of_before(
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     data = make_data(tmp_path / "data")
     how = ("--folds", "2", "--scheme", "graph", "--run", "out")
-    assert fastslow("train", "mine.py", "--data", data, *how).returncode == 0
-    assert fastslow("explain", "mine.py", "k0", "--run", "out").returncode == 0
+    assert_done(fastslow("train", "mine.py", "--data", data, *how))
+    assert_done(fastslow("explain", "mine.py", "k0", "--run", "out"))
     (tmp_path / "mine.py").write_text(f"{text}CHANGED = 1\n", encoding="utf-8")
-    done = fastslow("explain", "mine.py", "k0", "--run", "out")
-    assert done.returncode == 2
-    assert all(fact in done.stderr for fact in ("mine.py", "changed"))
+    assert_refused(fastslow("explain", "mine.py", "k0", "--run", "out"), "mine.py", "changed")
 
 
-def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_explain_after_a_run(fastslow: FastSlow, fastslow_here: FastSlow, tmp_path: Path) -> None:
     for seed in range(9):
         graph = make_tile_graph(seed, configs=12, name=f"kernel_{seed}")
         write_graph(graph, tmp_path / "data", "test" if seed == 8 else "train")
@@ -121,70 +118,59 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     recipe.write_text('fallback = "nothing_001"\n[members]\nlinear_ridge_001 = 1\n')
     run = fastslow("run", "data", *more, "--recipe", recipe, "--run", "runs/data", "--folds", "2",
                    "--scheme", "graph")  # fmt: skip
-    assert run.returncode == 0, run.stderr
+    assert_done(run)
     call = ("explain", "linear_ridge_001", "kernel_3", "--run", "runs/data", "--out", "pictures")
-    result = fastslow(*call, "--config", "5")
-    assert result.returncode == 0, result.stderr
-    assert re.search(r"Configuration 5 of kernel_3 \(output [\dx]+\) is predicted", result.stdout)
-    assert re.search(r"[Tt]ake \d+\.", result.stdout)
+    said = assert_done(fastslow(*call, "--config", "5"))
+    assert re.search(r"Configuration 5 of kernel_3 \(output [\dx]+\) is predicted", said)
+    assert re.search(r"[Tt]ake \d+\.", said)
     for name in ("contributions.png", "components.png"):
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
     graphs = pl.read_parquet(tmp_path / "runs" / "data" / "graphs.parquet")
     (fold,) = graphs.filter(graph="kernel_3")["fold"]
     write_graph(make_tile_graph(20, configs=12, name="kernel_3"), tmp_path / "theirs", "train")
-    assert fastslow("prepare", "theirs").returncode == 0
-    other = fastslow(*call, "--data", "stores/theirs")  # who knows what the models saw of it?
-    assert other.returncode == 2
-    assert all(fact in other.stderr for fact in ("stores/theirs", "runs/data"))
-    assert fastslow(*call, "--data", "stores/data").returncode == 0
-    unknown = fastslow("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
-    assert unknown.returncode == 2
-    assert "'kernel_99'" in unknown.stderr
-    assert "kernel_" in unknown.stderr
+    prepare_store(find_files(tmp_path / "theirs"), tmp_path / "stores" / "theirs", Preparation())
+    # Who knows what the models saw of it?
+    other = fastslow_here(*call, "--data", "stores/theirs")
+    assert_refused(other, "stores/theirs", "runs/data")
+    assert_done(fastslow_here(*call, "--data", "stores/data"))
+    unknown = fastslow_here("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
+    assert_refused(unknown, "'kernel_99'", "kernel_")
     for job in (tmp_path / "runs" / "data" / "linear_ridge_001" / "jobs").rglob(f"fold-{fold}-*"):
         shutil.rmtree(job)
-    seen = fastslow(*call)
-    assert seen.returncode == 2
-    assert all(fact in seen.stderr for fact in ("linear_ridge_001", "tile:xla", "kernel_3"))
+    seen = fastslow_here(*call)
+    assert_refused(seen, "linear_ridge_001", "tile:xla", "kernel_3")
     command = seen.stderr.split("Train it with `")[1].split("`")[0]  # of the run's own
-    again = fastslow(*shlex.split(" ".join(command.split()))[1:])
-    assert again.returncode == 0, again.stderr
-    assert fastslow(*call).returncode == 0
-    untrained = fastslow("explain", "linear_lasso_001", "kernel_3", "--run", "runs/data")
-    assert untrained.returncode == 2
-    assert "--experiment linear_lasso_001`" in " ".join(untrained.stderr.split())
+    assert_done(fastslow(*shlex.split(" ".join(command.split()))[1:]))
+    assert_done(fastslow_here(*call))
+    untrained = fastslow_here("explain", "linear_lasso_001", "kernel_3", "--run", "runs/data")
+    assert_refused(untrained, "--experiment linear_lasso_001`")
 
 
 def test_costs_that_add_up_are_shown_by_what_the_compiler_makes(
-    fastslow: FastSlow, tmp_path: Path
+    fastslow: FastSlow, fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
     for seed in range(6):
         graph = make_layout_graph(seed, configs=12, name=f"program_{seed}")
         write_graph(graph, tmp_path / "data", "train")
     experiment = REPOSITORY / "tests" / "made" / "experiments" / "quick_cost_net.py"
     run = fastslow("run", "data", "--experiment", experiment, "--folds", "2", "--scheme", "graph")
-    assert run.returncode == 0, run.stderr
-    result = fastslow("explain", experiment, "program_2", "--out", "pictures")
-    assert result.returncode == 2  # there is no runs/sample
-    result = fastslow("explain", experiment, "program_2", "--run", "runs/data", "--out", "pictures")
-    assert result.returncode == 0, result.stderr
-    assert "against" in result.stdout
-    assert "add up" in " ".join(result.stdout.split())
-    assert re.search(r"copied from \{[\d,]+\} to|makes \{[\d,]+\}", result.stdout)
+    assert_done(run)
+    call = ("explain", experiment, "program_2", "--out", "pictures")
+    assert_refused(fastslow_here(*call))  # there is no runs/sample
+    said = assert_done(fastslow(*call, "--run", "runs/data"))
+    assert "against" in said
+    assert "add up" in " ".join(said.split())
+    assert re.search(r"copied from \{[\d,]+\} to|makes \{[\d,]+\}", said)
     assert (tmp_path / "pictures" / "costs.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_could_not_be_divided_explains_graphs_without_labels(
-    fastslow: FastSlow, tmp_path: Path
+    fastslow: FastSlow, fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
     """Its one model has seen the only graph that has labels, and no other."""
     write_graph(TILE[0], tmp_path / "data", "train")
     write_graph(TILE[1], tmp_path / "data", "test")
-    run = ("run", "data", "--experiment", "linear_ridge_001", "--run", "one")
-    assert fastslow(*run).returncode == 0
+    assert_done(fastslow("run", "data", "--experiment", "linear_ridge_001", "--run", "one"))
     call = ("explain", "linear_ridge_001")
-    done = fastslow(*call, "kernel_1", "--run", "one", "--out", "pictures")
-    assert done.returncode == 0, done.stderr
-    seen = fastslow(*call, "kernel_0", "--run", "one")
-    assert seen.returncode == 2
-    assert "too few" in " ".join(seen.stderr.split())
+    assert_done(fastslow_here(*call, "kernel_1", "--run", "one", "--out", "pictures"))
+    assert_refused(fastslow_here(*call, "kernel_0", "--run", "one"), "too few")

@@ -70,9 +70,7 @@ def test_a_file_is_shown_written_and_sound(fastslow: FastSlow, tmp_path: Path) -
     assert table["dot_terms"].to_list() == [0, 0, 0, 0, 16, 0, 0]
 
 
-def test_collection_and_split_are_what_is_asked_for(
-    fastslow_here: FastSlow, tmp_path: Path
-) -> None:
+def test_collection_and_split_are_as_asked_for(fastslow_here: FastSlow, tmp_path: Path) -> None:
     modules.write(modules.make_layout_record(timed=False), tmp_path / "mine.pb")
     options = ("--to", "data", "--collection", "layout:nlp:default", "--split", "valid")
     assert_done(fastslow_here("module", "mine.pb", *options))
@@ -91,9 +89,7 @@ def test_the_file_of_another_program_stays(fastslow_here: FastSlow, tmp_path: Pa
     assert read_graph(file.path, file.collection).runtimes is not None
 
 
-def test_a_module_is_optimised_and_everything_is_written(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
+def test_a_module_is_optimised_and_all_is_written(fastslow: FastSlow, tmp_path: Path) -> None:
     modules.write(modules.make_layout_record(), tmp_path / "program.pb")
     said = assert_done(fastslow(
         "optimize", "program.pb", "--tasks", "fusion,placement,schedule", "--devices", "2",
@@ -111,7 +107,7 @@ def test_a_module_is_optimised_and_everything_is_written(
     assert kernels and len({row["kernel"] for row in rows}) >= len(kernels)
 
 
-def test_what_cannot_be_done_is_one_message_and_what_is_read_stays(
+def test_what_cannot_be_done_is_said_and_inputs_stay(
     fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
     path = modules.write(modules.make_layout_record(), tmp_path / "program.pb")

@@ -164,9 +164,7 @@ def test_a_graph_is_found_by_its_name(fastslow_here: FastSlow, tmp_path: Path) -
     assert_refused(fastslow_here("inspect", "store"), said)
 
 
-def test_help_has_groups_examples_and_a_version(
-    cold_fastslow: FastSlow, fastslow: FastSlow
-) -> None:
+def test_help_has_groups_and_examples(cold_fastslow: FastSlow, fastslow: FastSlow) -> None:
     shown = cold_fastslow("-h").stdout
     for group in ("Look", "Train", "Judge", "Submit"):
         assert f"─ {group} ─" in shown

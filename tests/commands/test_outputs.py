@@ -102,9 +102,7 @@ def _write_parquet(path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [_write_text, _write_csv, _write_parquet])
-def test_a_file_that_grows_too_large_is_named(
-    write: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_a_file_that_grows_too_large_is_told(write: Callable[[Path], None], tmp_path: Path) -> None:
     """The system names none, or the one that stands for it until it is whole; polars no number."""
     full = pytest.raises(OSError, match=r"large: '.*wanted\.csv'")
     with full, largest_file(20 << 10), replace_file(tmp_path / "wanted.csv") as temporary:

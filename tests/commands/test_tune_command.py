@@ -19,12 +19,12 @@ from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
-from solution.training.plan import make_plan
+from solution.training.plan import Plan, make_plan
 from solution.tuning.experiment_text import write_experiment
 from solution.tuning.search import Search, show_study
 from solution.tuning.space import SPACE, find_searched, plain_value, with_values
 from solution.tuning.study_picture import make_figure
-from tests.conftest import REPOSITORY, FastSlow
+from tests.conftest import REPOSITORY, FastSlow, assert_done, assert_refused
 from tests.made.graphs import make_tile_graph, write_graph
 from tests.readable import assert_apart
 
@@ -60,18 +60,16 @@ def read_study(folder: Path, name: str = "quick_trees") -> optuna.Study:
 
 def test_a_search_goes_on_and_writes_its_best(fastslow: FastSlow, data: Path) -> None:
     call = ("tune", "quick_trees.py", "--data", "data", "--folds", "2", "--sampler", "random")
-    first = fastslow(*call, "--trials", "2")
-    assert first.returncode == 0, first.stderr
+    assert_done(fastslow(*call, "--trials", "2"))
     before = {trial.number: trial.params for trial in read_study(data).trials}
     assert before[0]["num_leaves"] == 15  # the experiment as it is
-    second = fastslow(*call, "--trials", "4")
-    assert second.returncode == 0, second.stderr
+    said = assert_done(fastslow(*call, "--trials", "4"))
     study = read_study(data)
     after = {trial.number: trial.params for trial in study.trials}
     assert len(after) == 4
     assert {number: after[number] for number in before} == before
     assert len({str(params) for params in after.values()}) == 4  # none is drawn twice
-    assert f"{study.best_value:.4f}" in second.stdout
+    assert f"{study.best_value:.4f}" in said
     best = find_experiment(str(data / "tuning" / "quick_trees" / "quick_trees_tuned.py"))
     assert best.seeds == (3, 4)
     for name, value in study.best_params.items():
@@ -105,34 +103,25 @@ def test_what_is_found_is_written_as_people_would(name: str, tmp_path: Path) -> 
     assert "0.001235" in path.read_text() or not values
 
 
-def test_a_search_of_other_folds_is_refused(fastslow: FastSlow, data: Path) -> None:
+def test_other_settings_are_refused(
+    fastslow: FastSlow, fastslow_here: FastSlow, data: Path
+) -> None:
     call = ("tune", "quick_trees.py", "--data", "data", "--trials", "1", "--out", "search")
-    assert fastslow(*call, "--folds", "2").returncode == 0
+    assert_done(fastslow(*call, "--folds", "2"))
     (data / "quick_trees.py").write_text(EXPERIMENT.replace("rounds=5", "rounds=6"))
-    result = fastslow(*call, "--folds", "2")
-    assert result.returncode == 2
-    assert "another ranker" in result.stderr
+    assert_refused(fastslow_here(*call, "--folds", "2"), "another ranker")
 
 
-def test_a_collection_that_the_experiment_is_not_for_is_refused(
-    fastslow: FastSlow, data: Path
+def test_what_cannot_be_searched_is_refused_before_the_data_is_prepared(
+    fastslow_here: FastSlow, data: Path
 ) -> None:
-    result = fastslow("tune", "tile_lightgbm_001", "--collection", "layout:xla:random")
-    assert result.returncode == 2
-    assert all(
-        fact in result.stderr for fact in ("tile_lightgbm_001", "layout:xla:random", "tile:xla")
-    )
-    assert not (data / "tuning").exists()
-
-
-def test_what_is_for_a_cluster_is_refused_before_the_data_is_prepared(
-    fastslow: FastSlow, data: Path
-) -> None:
+    """A collection that the experiment is not for, and what is for a cluster."""
+    other = fastslow_here("tune", "tile_lightgbm_001", "--collection", "layout:xla:random")
+    assert_refused(other, "tile_lightgbm_001", "layout:xla:random", "tile:xla")
     for words in (("--gpu-share", "0.5"), ("--address", "auto")):
-        result = fastslow("tune", "quick_trees.py", "--data", "data", *words)
-        assert result.returncode == 2
-        assert "executor ray" in result.stderr
-    assert not (data / "stores").exists()
+        cluster = fastslow_here("tune", "quick_trees.py", "--data", "data", *words)
+        assert_refused(cluster, "executor ray")
+    assert not (data / "tuning").exists() and not (data / "stores").exists()
 
 
 def test_what_has_nothing_to_search_is_refused() -> None:
@@ -140,14 +129,13 @@ def test_what_has_nothing_to_search_is_refused() -> None:
         find_searched(NothingSettings())
 
 
-def test_what_cannot_be_divided_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_what_cannot_be_divided_is_refused(fastslow_here: FastSlow, tmp_path: Path) -> None:
     """Kernels of one architecture: none may be held out."""
     for seed in range(4):
         write_graph(make_tile_graph(seed, name=f"kernel_{seed}"), tmp_path / "data")
     (tmp_path / "quick_trees.py").write_text(EXPERIMENT, encoding="utf-8")
-    result = fastslow("tune", "quick_trees.py", "--data", "data", "--trials", "1", "--folds", "2")
-    assert result.returncode == 2
-    assert "tile:xla" in result.stderr
+    call = ("tune", "quick_trees.py", "--data", "data", "--trials", "1", "--folds", "2")
+    assert_refused(fastslow_here(*call), "tile:xla")
 
 
 def test_nested_settings_are_searched_and_replaced() -> None:
@@ -207,9 +195,13 @@ class FailingThirdSettings(EndingSettings):
     last, error = 3, ValueError("the third fit")
 
 
-def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
+@pytest.fixture
+def plan(data: Path) -> Plan:
     store = prepare_store(find_files(data / "data"), data / "store", Preparation())
-    plan = make_plan(store, "architecture", 2)
+    return make_plan(store, "architecture", 2)
+
+
+def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path, plan: Plan) -> None:
     search = Search(Experiment("stopped", TILE, StoppedSettings()), plan, data / "search")
     with pytest.raises(KeyboardInterrupt):
         search.run(2)
@@ -220,9 +212,7 @@ def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
     assert len(search.run(3).trials) == 4  # it is not tried a third time
 
 
-def test_trials_that_were_done_beside_one_that_failed_are_kept(data: Path) -> None:
-    store = prepare_store(find_files(data / "data"), data / "store", Preparation())
-    plan = make_plan(store, "architecture", 2)
+def test_trials_that_were_done_beside_one_that_failed_are_kept(data: Path, plan: Plan) -> None:
     experiment = Experiment("stopped", TILE, FailingThirdSettings())
     search = Search(experiment, plan, data / "tuning" / "stopped", at_once=3)
     with pytest.raises(ValueError, match="the third"):

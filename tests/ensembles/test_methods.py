@@ -119,9 +119,7 @@ WEIGHTS = st.lists(st.integers(1, 5).map(float), min_size=4, max_size=4)
 @pytest.mark.parametrize("method", METHODS)
 @given(members=member_scores(), weights=WEIGHTS)
 @settings(max_examples=10, deadline=None)
-def test_the_merge_is_that_of_brute_force(
-    method: Method, members: list[Scores], weights: list[float]
-) -> None:
+def test_merge_by_brute_force(method: Method, members: list[Scores], weights: list[float]) -> None:
     names = [f"member {number}" for number in range(len(members))]
     shares = dict(zip(names, weights, strict=False))
     scaled = {
@@ -138,7 +136,7 @@ def test_the_merge_is_that_of_brute_force(
 
 @pytest.mark.parametrize("factor", [1e308, 1e-300, 5e-324])
 @pytest.mark.parametrize("method", METHODS)
-def test_only_the_ratios_of_weights_matter_however_large_they_are(
+def test_only_ratios_of_weights_matter_however_large_they_are(
     method: Method, factor: float
 ) -> None:
     scores = {"one": [1, 2, 3, 4, 4], "two": [4, 1, 2, 1, 3]}

@@ -69,7 +69,7 @@ def test_no_graph_is_scored_by_weights_that_saw_its_group(parts: int) -> None:
     assert np.isfinite(scores).all()
 
 
-def test_a_search_chooses_without_the_graphs_that_it_is_scored_on(
+def test_a_search_chooses_without_the_graphs_it_is_scored_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ballots = draw_ballots([0.5, 1.0], graphs=8, methods=("mean_rank", "z_score"))

@@ -42,6 +42,9 @@ def test_a_recipe_is_read_by_path_and_named_after_its_file(tmp_path: Path) -> No
     assert all(isinstance(weight, float) for weight in recipe.members.values())
     alone = find_recipe(write_recipe(tmp_path, '[members]\none = 3\ntwo = 0.5\n"_3.a-b" = 1e-300'))
     assert alone == Recipe(name="mine", members={"one": 3.0, "two": 0.5, "_3.a-b": 1e-300})
+    marked = tmp_path / "marked.toml"
+    marked.write_bytes(b"\xef\xbb\xbf[members]\none = 1.0\n")
+    assert find_recipe(str(marked)).members == {"one": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -71,9 +74,7 @@ def test_a_recipe_is_read_by_path_and_named_after_its_file(tmp_path: Path) -> No
           for opening, closing in (("[", ""), ("[", "]"), ("{a=", "}"))),
     ],
 )  # fmt: skip
-def test_a_recipe_with_a_mistake_is_refused_by_file_and_field(
-    tmp_path: Path, text: str, named: str
-) -> None:
+def test_a_mistake_is_refused_by_file_and_field(tmp_path: Path, text: str, named: str) -> None:
     name = write_recipe(tmp_path, text)
     with pytest.raises(InputError, match=re.escape(name)) as caught:
         find_recipe(name)
@@ -135,27 +136,21 @@ def merge(
     return [row for frame in merge_files(paths, recipe) for row in frame.rows()]
 
 
+BOTH = [("tile:xla", "a", 0, 0.625), ("tile:xla", "a", 1, 0.875)]
+
+
 def test_the_fallback_ranks_only_the_collections_that_no_member_predicts(tmp_path: Path) -> None:
     assert merge(tmp_path, {"one": ONE, "two": TWO, "nothing": NOTHING}, "nothing") == [
-        ("layout:xla:random", "b", 0, 0.75),
-        ("layout:xla:random", "b", 1, 0.75),
-        ("tile:xla", "a", 0, 0.625),
-        ("tile:xla", "a", 1, 0.875),
-    ]
+        ("layout:xla:random", "b", 0, 0.75), ("layout:xla:random", "b", 1, 0.75), *BOTH
+    ]  # fmt: skip
 
 
-def test_a_member_without_predictions_is_left_out(tmp_path: Path) -> None:
-    assert merge(tmp_path, {"one": ONE}) == [("tile:xla", "a", 0, 0.5), ("tile:xla", "a", 1, 1.0)]
-
-
-def test_a_member_may_be_absent_from_a_whole_collection(tmp_path: Path) -> None:
+def test_a_member_may_be_absent_from_a_collection_or_from_all(tmp_path: Path) -> None:
     layout: Scores = {("layout:xla:random", "b"): [2.0, 1.0]}
     assert merge(tmp_path, {"one": ONE, "two": {**TWO, **layout}}) == [
-        ("layout:xla:random", "b", 0, 1.0),
-        ("layout:xla:random", "b", 1, 0.5),
-        ("tile:xla", "a", 0, 0.625),
-        ("tile:xla", "a", 1, 0.875),
-    ]
+        ("layout:xla:random", "b", 0, 1.0), ("layout:xla:random", "b", 1, 0.5), *BOTH
+    ]  # fmt: skip
+    assert merge(tmp_path, {"one": ONE}) == [("tile:xla", "a", 0, 0.5), ("tile:xla", "a", 1, 1.0)]
 
 
 LABELS = {
@@ -272,12 +267,6 @@ def test_a_recipe_takes_the_place_of_nothing_in_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run.json").read_bytes() == record
 
 
-def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    marked = tmp_path / "marked.toml"
-    marked.write_bytes(b"\xef\xbb\xbf[members]\none = 1.0\n")
-    assert find_recipe(str(marked)).members == {"one": 1.0}
-
-
 def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     check_replaceable(path)
@@ -293,9 +282,7 @@ def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
     [*((name, "expected a") for name in ("mine best", "ünder", "a+b", "-x")),
      (EQUAL_WEIGHTS, "file another"), ("two", "an experiment")],
 )  # fmt: skip
-def test_a_proposal_gets_no_name_that_no_recipe_may_have(
-    name: str, words: str, tmp_path: Path
-) -> None:
+def test_a_proposal_has_a_name_that_recipes_may_have(name: str, words: str, tmp_path: Path) -> None:
     """It is refused before the search, for `fastslow ensemble` would not take its file."""
     run = write_run(tmp_path / "run", ["one", "two"])
     path = tmp_path / f"{name}.toml"

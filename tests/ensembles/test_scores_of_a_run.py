@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import spearmanr
 
 from ensembles.merge import alone, merge_collection, read_groups, score_recipes, score_run
 from ensembles.recipe import Recipe, find_recipe
@@ -42,14 +43,12 @@ def show(table: Table) -> str:
 
 def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Run) -> None:
     table = score_run(run, RECIPE).table
-    assert table["member"].unique().sort().to_list() == [
-        "ensemble two", "member_0", "member_1", "member_2", "nothing_001"
-    ]  # fmt: skip
+    members = ["ensemble two", "member_0", "member_1", "member_2", "nothing_001"]
+    assert table["member"].unique().sort().to_list() == members
     assert len(table) == 2 * 12 * 5
     labels = predictions.read(run.labels)
-    graph_scores = score_predictions(
-        predictions.read(run.predictions("member_0", "out_of_fold")), labels
-    )
+    predicted = predictions.read(run.predictions("member_0", "out_of_fold"))
+    graph_scores = score_predictions(predicted, labels)
     found = table.filter(pl.col("member") == "member_0")
     assert found.drop("member", "group").equals(graph_scores.sort("collection", "graph"))
     assert found.select("collection", "graph", "group").equals(read_groups(run))
@@ -77,14 +76,8 @@ def test_a_member_is_worth_what_is_lost_without_it(run: Run) -> None:
     assert (TILE, "member_0") not in lines
     assert lines[TILE, "member_1"] > 0  # against the fallback
     assert gains["low"].le(gains["gain"]).all()
-
-
-def test_the_only_member_of_a_recipe_without_a_fallback_adds_nothing_that_can_be_said(
-    run: Run,
-) -> None:
-    found = leave_one_out(run, Recipe(name="r", members={"member_0": 1.0}))
-    assert found.is_empty()
-    assert found.columns == leave_one_out(run, RECIPE).columns
+    alone = leave_one_out(run, Recipe(name="r", members={"member_0": 1.0}))  # without a fallback
+    assert alone.is_empty() and alone.columns == gains.columns
 
 
 def test_an_experiment_that_predicts_nothing_out_of_fold_has_no_lines(tmp_path: Path) -> None:
@@ -103,8 +96,6 @@ def test_an_experiment_that_predicts_nothing_out_of_fold_has_no_lines(tmp_path: 
 
 
 def test_correlations_are_those_of_every_graph_by_itself(run: Run) -> None:
-    from scipy.stats import spearmanr
-
     names = ["member_0", "member_2"]
     frames = [
         predictions.read(run.predictions(name, "out_of_fold")).filter(collection=TILE)
@@ -143,11 +134,7 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
 
 
 def make_frame(graphs: dict[str, list[float]]) -> pl.DataFrame:
-    rows = [
-        (TILE, g, c, 0, 0, s)
-        for g, graph_scores in graphs.items()
-        for c, s in enumerate(graph_scores)
-    ]
+    rows = [(TILE, g, c, 0, 0, s) for g, scores in graphs.items() for c, s in enumerate(scores)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

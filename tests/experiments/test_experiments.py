@@ -44,37 +44,32 @@ def test_the_default_run_has_every_kind_of_ranker_in_every_collection() -> None:
         assert len({type(ranker) for ranker in rankers}) == 3
 
 
-def test_what_it_imports_from_files_beside_it_counts_as_its_source(tmp_path: Path) -> None:
-    path, beside = tmp_path / "mine_001.py", tmp_path / "beside_mine.py"
-    path.write_text("import beside_mine\n" + NAMED.format("mine_001"))
-    beside.write_text("FACTOR = 10\nimport beside_mine\n")
+KINDS = ("file", "package", "folder")
+
+
+def write_beside(folder: Path, name: str, kind: str) -> tuple[str, Path]:
+    """What an experiment imports from beside it: the module's name, and its file."""
+    if kind == "file":
+        module, path = name, folder / f"{name}.py"
+    else:
+        module, path = f"{name}.deep.wide", folder / name / "deep" / "wide.py"
+        path.parent.mkdir(parents=True)
+    if kind == "package":
+        (folder / name / "__init__.py").write_text("")
+    path.write_text(f"WIDTH = 2\nimport {module}\n")
+    return module, path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_it_imports_from_beside_it_counts_as_its_source(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mine_001.py"
+    module, beside = write_beside(tmp_path, f"beside_{kind}", kind)
+    path.write_text(f"import {module}\n" + NAMED.format("mine_001"))
     first = find_experiment(str(path)).source
     assert find_experiment(str(path)).source == first
-    beside.write_text("FACTOR = -10\n")
-    assert find_experiment(str(path)).source != first
-
-
-def write_package(folder: Path, inside: Path, is_regular: bool) -> None:
-    """A folder with a module in it, and where it is regular with what makes it a package."""
-    inside.parent.mkdir(parents=True)
-    inside.write_text("WIDTH = 2\n")
-    if is_regular:
-        (folder / "__init__.py").write_text("")
-
-
-@pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
-def test_what_it_imports_from_folders_beside_it_counts_as_its_source(
-    tmp_path: Path, is_regular: bool
-) -> None:
-    name = f"layers_{is_regular}".lower()
-    path, inside = tmp_path / "mine_001.py", tmp_path / name / "deep" / "wide.py"
-    path.write_text(f"import {name}.deep.wide\n" + NAMED.format("mine_001"))
-    write_package(tmp_path / name, inside, is_regular)
-    first = find_experiment(str(path)).source
-    assert set(read_sources(path)) == {
-        "mine_001.py", f"{name}/deep/wide.py", *([f"{name}/__init__.py"] if is_regular else ())
-    }  # fmt: skip
-    inside.write_text("WIDTH = 3\n")
+    written = {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*.py")}
+    assert set(read_sources(path)) == written
+    beside.write_text("WIDTH = 3\n")
     assert find_experiment(str(path)).source != first
 
 
@@ -88,26 +83,15 @@ def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(tmp_path: P
     assert list(read_sources(path)) == ["mine_001.py"]
 
 
-def test_no_other_module_is_taken_for_the_file_beside_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_else_is_taken_for_what_lies_beside_it(tmp_path: Path, kind: str) -> None:
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
-        (folder / "beside_both.py").write_text("FACTOR = 10\n")
-        text = "from beside_both import FACTOR\n" + NAMED.format(f"mine_{folder.name}")
+        module, _ = write_beside(folder, f"in_both_{kind}", kind)
+        text = f"from {module} import WIDTH\n" + NAMED.format(f"mine_{folder.name}")
         (folder / f"mine_{folder.name}.py").write_text(text)
     find_experiment(str(tmp_path / "one" / "mine_one.py"))
-    with pytest.raises(InputError, match=r"mine_two\.py.*imports.*beside_both\.py"):
-        find_experiment(str(tmp_path / "two" / "mine_two.py"))
-
-
-@pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
-def test_no_other_folder_is_taken_for_the_one_beside_it(tmp_path: Path, is_regular: bool) -> None:
-    name = f"inside_both_{is_regular}".lower()
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        write_package(folder / name, folder / name / "wide.py", is_regular)
-        text = f"from {name}.wide import WIDTH\n" + NAMED.format(f"mine_{folder.name}")
-        (folder / f"mine_{folder.name}.py").write_text(text)
-    find_experiment(str(tmp_path / "one" / "mine_one.py"))
-    with pytest.raises(InputError, match=rf"mine_two.py: imports {name} .*one.*Rename"):
+    with pytest.raises(InputError, match=rf"mine_two\.py: imports in_both_{kind}.*one.*Rename"):
         find_experiment(str(tmp_path / "two" / "mine_two.py"))
 
 
@@ -124,9 +108,7 @@ def test_a_file_that_is_called_as_ours_is_refused(tmp_path: Path) -> None:
     (NAMED.format("my model"), "the experiment"), ("import no_such_module", "ModuleNotFoundError"),
     ("def broken(:", "SyntaxError"), ("raise SystemExit(4)", "importing it failed: SystemExit: 4"),
 ])  # fmt: skip
-def test_a_broken_experiment_is_refused_with_its_file(
-    text: str, message: str, tmp_path: Path
-) -> None:
+def test_a_broken_experiment_is_named_by_file(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "mine_001.py"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message) as caught:

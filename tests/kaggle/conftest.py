@@ -4,6 +4,8 @@ A story is a submit that fails or is killed, and the one after it. Stories wait 
 work, so all of a group run in a few threads from the first test that looks at one of them.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,20 +14,42 @@ from typing import Any
 
 import pytest
 
+from submissions.kernels.installing import MANIFEST, SCRIPT
+from submissions.kernels.packaging import name_commit
+from submissions.provenance import read_tree
 from tests.conftest import find_group
-from tests.kaggle.desk import Desk, make_run
-from tests.kaggle.server import KaggleServer
+from tests.kaggle.desk import Desk, make_run, open_desk
 
 THREADS = 6
+WHEEL = "fast_or_slow-0.1.0-py3-none-any.whl"
+
+
+@pytest.fixture(scope="session")
+def made_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that can be sent; not to be changed."""
+    return make_run(tmp_path_factory.mktemp("run") / "run").folder
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A folder with a run that can be sent, and a stand-in for Kaggle."""
-    make_run(tmp_path / "run")
-    server = KaggleServer()
-    yield Desk(tmp_path, server)
-    server.stop()
+def desk(tmp_path: Path, made_run: Path) -> Iterator[Desk]:
+    """A folder with a copy of that run, and a stand-in for Kaggle."""
+    with open_desk(tmp_path, made_run) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(desk: Desk, tmp_path: Path) -> Desk:
+    """A desk with a package of the code as it is now, of one wheel that nobody installs."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    (wheels / WHEEL).write_bytes(b"wheel")
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    commit = name_commit(read_tree())
+    manifest = {"commit": commit, "python": "3.12", "wheels": {WHEEL: digest}}
+    (wheels / MANIFEST).write_text(json.dumps({"project": "fast-or-slow", **manifest}))
+    (wheels / SCRIPT).write_text("# installs\n")
+    desk.more |= {"FASTSLOW_WHEELS": str(wheels), "FASTSLOW_TRIES": "1"}
+    return desk
 
 
 @dataclass
@@ -48,14 +72,14 @@ class Stories:
         return self.begun[name].result()
 
     def _begin(self, item: pytest.Function) -> Future[Any]:
-        # What plays the story is `play`, of the same module as the test.
-        play: Callable[..., Any] = item.function.__globals__["play"]
+        # What plays the story is called as the test, in the same module.
+        play: Callable[..., Any] = item.function.__globals__[f"play_{item.originalname[5:]}"]
         return self.pool.submit(play, self.folders.mktemp("story"), self.run, item.callspec.params)
 
 
 @pytest.fixture(scope="session")
 def stories(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, made_run: Path
 ) -> Iterator[Stories]:
     """All the stories that this session may ask for."""
     items = [
@@ -63,11 +87,9 @@ def stories(
         for item in request.session.items
         if isinstance(item, pytest.Function) and "story" in item.fixturenames
     ]
-    run = tmp_path_factory.mktemp("run") / "run"
-    make_run(run)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="story")
     try:
-        yield Stories(pool, tmp_path_factory, items, run)
+        yield Stories(pool, tmp_path_factory, items, made_run)
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -5,8 +5,10 @@ its own that is forked from a server which has imported its libraries: see tests
 """
 
 import os
+import shutil
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,6 +137,11 @@ class Desk:
     def ledger_path(self) -> Path:
         return self.folder / "submissions" / "ledger.csv"
 
+    def add_earlier(self) -> None:
+        """A submission by hand, or else Kaggle's counts would be zeros, which prove nothing."""
+        row = {"ref": 1, "description": "by hand", "date": "2026-01-01T00:00:00Z"}
+        self.world.submissions.append({**row, "status": "COMPLETE", "publicScore": "0.5"})
+
     def write_ledger(self, text: str) -> Path:
         self.ledger_path.parent.mkdir(exist_ok=True)
         self.ledger_path.write_text(text, encoding="utf-8")
@@ -221,3 +228,31 @@ class Desk:
     def submit(self, *options: str) -> Done:
         """`fastslow submit` of the user's run."""
         return self.call(*self.submit_arguments(*options))
+
+
+@contextmanager
+def open_desk(folder: Path, run: Path) -> Iterator[Desk]:
+    """A user's folder with a copy of the run, and a stand-in for Kaggle."""
+    shutil.copytree(run, folder / "run")
+    server = KaggleServer()
+    try:
+        yield Desk(folder, server)
+    finally:
+        server.stop()
+
+
+def assert_made_once(desk: Desk) -> None:
+    """Kaggle has the file once, byte for byte, and the ledger says exactly that."""
+    (made,) = (row for row in desk.world.submissions if "token" in row)  # none by hand
+    meant = desk.run.submission.read_bytes()
+    assert desk.world.uploads[made["token"]] == meant
+    lines = desk.ledger.lines
+    (line,) = (line for line in lines if line["ref"])
+    assert line["state"] == "scored"
+    assert line["ref"] == str(made["ref"])
+    assert f"key={line['key']} " in made["description"]
+    assert (line["public"], line["private"]) == desk.world.scores
+    rest = [other["state"] for other in lines if other is not line]
+    assert set(rest) <= {"failed"}
+    kept = desk.folder / "submissions" / "sent" / line["key"] / "submission.csv"
+    assert kept.read_bytes() == meant

@@ -17,17 +17,8 @@ from tests.kaggle.world import LIMITS, Fault
 
 
 def test_a_healthy_place(desk: Desk) -> None:
-    done = check(
-        desk.call("doctor"),
-        0,
-        "KAGGLE_KEY",
-        "5 left",
-        "0 made",
-        "of Kaggle's",
-        "GB free",
-        "torch 2",
-        "GPU",
-    )
+    words = ("KAGGLE_KEY", "5 left", "0 made", "of Kaggle's", "GB free", "torch 2", "GPU")
+    done = check(desk.call("doctor"), 0, *words)
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
@@ -88,9 +79,7 @@ def test_nothing_is_there(desk: Desk) -> None:
 SOURCES = ("KAGGLE_API_TOKEN", "access_token", "access_token.txt", "KAGGLE_KEY", "kaggle.json")
 
 
-def test_the_order_of_the_sources_is_that_of_the_cli(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_sources_are_in_the_clis_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("KAGGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -114,10 +103,14 @@ def test_the_order_of_the_sources_is_that_of_the_cli(
     assert redact("token-elsewhere") == "***"
 
 
-def _use_token_file(desk: Desk, content: bytes) -> None:
-    home = desk.folder / "home" / ".kaggle"
+def use_token(folder: Path, token: str | bytes, *, in_file: bool) -> dict[str, str]:
+    """The variables that make it the one in use; or it is written into its file below the home."""
+    if not in_file:
+        return {"KAGGLE_API_TOKEN": str(token)}
+    home = folder / ".kaggle"
     home.mkdir(parents=True)
-    (home / "access_token").write_bytes(content)
+    (home / "access_token").write_bytes(token.encode() if isinstance(token, str) else token)
+    return {}
 
 
 @pytest.mark.parametrize("in_file", [True, False], ids=["file", "variable"])
@@ -127,23 +120,33 @@ def _use_token_file(desk: Desk, content: bytes) -> None:
     (f"{SECRET}\x1b", "control character"), (f'"{SECRET}"', "quotation mark"),
     (f"{SECRET}\u20ac", "not ASCII"),
 ])  # fmt: skip
-def test_a_token_that_no_header_can_hold_is_neither_sent_nor_shown(
-    desk: Desk, token: str, words: str, in_file: bool
+def test_why_no_header_can_hold_a_token_is_told(
+    token: str, words: str, in_file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if in_file:
-        _use_token_file(desk, token.encode())
-    else:
-        desk.more["KAGGLE_API_TOKEN"] = token
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KAGGLE_API_TOKEN", raising=False)
+    for name, value in use_token(tmp_path, token, in_file=in_file).items():
+        monkeypatch.setenv(name, value)
+    first = find_credentials()[0]
+    assert Path(first.source).name == ("access_token" if in_file else "KAGGLE_API_TOKEN")
+    assert words in first.defect
+    assert SECRET not in redact(f"{first} {token}")
+
+
+@pytest.mark.parametrize("in_file", [True, False], ids=["file", "variable"])
+def test_a_token_that_is_no_header_is_neither_sent_nor_shown(desk: Desk, in_file: bool) -> None:
+    token = f"{SECRET}\nsecond-line-of-it"
+    desk.more |= use_token(desk.folder / "home", token, in_file=in_file)
     done = [desk.submit(), desk.call("scores")]
     assert desk.world.calls == []
     done.append(desk.call("doctor"))
     for one in done:
-        assert one.code == 2
+        check(one, 2)
         assert SECRET not in one.words
         assert "second-line" not in one.words
         assert "Traceback" not in one.words
-    assert words in done[0].words
-    assert ("access_token" if in_file else "KAGGLE_API_TOKEN") in done[0].words
+    words = "more than one line"
+    check(done[0], 2, words, "access_token" if in_file else "KAGGLE_API_TOKEN")
     assert "stop Credentials" in done[2].words
     assert set(words.split()) <= set(done[2].words.split())
 
@@ -153,10 +156,8 @@ def test_a_token_that_no_header_can_hold_is_neither_sent_nor_shown(
     [(SECRET.encode("utf-16"), "not UTF-8"), (b"x" * 10**6, "larger than")],
     ids=["utf-16", "large"],
 )
-def test_a_token_file_that_the_cli_cannot_read_is_named(
-    desk: Desk, content: bytes, words: str
-) -> None:
-    _use_token_file(desk, content)
+def test_a_token_file_that_cannot_be_read_is_named(desk: Desk, content: bytes, words: str) -> None:
+    use_token(desk.folder / "home", content, in_file=True)
     done = check(desk.call("scores"), 2, "home/.kaggle/access_token", words)
     assert SECRET not in done.words
 

@@ -1,19 +1,21 @@
-"""Every call of a submit fails in every way, once; the same command again puts it right.
+"""A submit that fails or is killed in every way, once; the same command again puts it right.
 
-After each cell: the submission was made exactly once, with the very bytes of the file, the ledger
-says so, and exit codes and messages were right both times. Each cell has a server, a folder and
+After each story: the submission was made exactly once, with the very bytes of the file, the ledger
+says so, and exit codes and messages were right both times. Each has a server, a folder and
 processes of its own.
 """
 
+import os
+import random
 import shutil
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kaggle.desk import SECRET, UNSET, Desk, Done
-from tests.kaggle.server import KaggleServer
+from tests.kaggle.desk import SECRET, UNSET, Desk, Done, assert_made_once, open_desk
 from tests.kaggle.world import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fault
 
 # By column: the call, its occurrence in a submit, and the calls before it.
@@ -31,7 +33,8 @@ COUNTED = (("create", "500"), ("create", "hangs"), ("create", "html"), ("create"
 # The second look is the same call as the first one: these are the kinds that differ there.
 SECOND_LOOK = ("401", "429 once", "500", "refused", "lost", "hangs", "wrong")
 UPLOAD = (*OTHERS, "dropped", "hangs")
-BY_COLUMN = {"look": KINDS, "create": KINDS, "confirm": SECOND_LOOK, "upload": UPLOAD}
+CREATING = tuple(kind for kind in KINDS if kind not in ("401", "404", "429"))
+BY_COLUMN = {"look": KINDS, "create": CREATING, "confirm": SECOND_LOOK, "upload": UPLOAD}
 CELLS = [
     *((column, kind, kind == "lost") for column in COLUMNS
       for kind in BY_COLUMN.get(column, OTHERS)),
@@ -89,28 +92,26 @@ def shorten(column: str, kind: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Story:
-    """What happened in a cell."""
+    """What happened to two submits."""
 
     desk: Desk
     first: Done
     second: Done
+    moment: str = ""  # of a kill
 
 
-def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
+def play_a_fault(folder: Path, run: Path, params: dict[str, Any]) -> Story:
     """Submit with the fault, take it away, and submit again."""
     column, kind, counted = params["cell"]
     call, first, before = COLUMNS[column]
-    shutil.copytree(run, folder / "run")
-    server = KaggleServer()
-    try:
-        desk = Desk(folder, server)
+    with open_desk(folder, run) as desk:
         if column == "sign in":
             key = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
             desk.more |= {"KAGGLE_API_TOKEN": SECRET, **key}
         if not kind.endswith("once"):
             desk.more["FASTSLOW_TRIES"] = "1"  # a second try meets the same fault
         if kind == "refused" and before == 0:
-            server.refuse()
+            desk.server.refuse()
         elif kind == "refused":
             desk.world.deaf_after = before
         else:
@@ -122,10 +123,8 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
         desk.more = usual
         desk.world.faults = []
         desk.world.deaf_after = None
-        server.accept_again()
+        desk.server.accept_again()
         return Story(desk, done, desk.submit())
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-{cell[1]}-{cell[2]}")
@@ -142,18 +141,72 @@ def test_a_fault(cell: tuple[str, str, bool], story: Story) -> None:
     assert_made_once(story.desk)
 
 
-def assert_made_once(desk: Desk) -> None:
-    """Kaggle has the file once, byte for byte, and the ledger says exactly that."""
-    (made,) = (row for row in desk.world.submissions if "token" in row)  # none by hand
-    meant = desk.run.submission.read_bytes()
-    assert desk.world.uploads[made["token"]] == meant
-    lines = desk.ledger.lines
-    (line,) = (line for line in lines if line["ref"])
-    assert line["state"] == "scored"
-    assert line["ref"] == str(made["ref"])
-    assert f"key={line['key']} " in made["description"]
-    assert (line["public"], line["private"]) == desk.world.scores
-    rest = [other["state"] for other in lines if other is not line]
-    assert set(rest) <= {"failed"}
-    kept = desk.folder / "submissions" / "sent" / line["key"] / "submission.csv"
-    assert kept.read_bytes() == meant
+KILLS = 8
+CALLS = 6  # of a submit, up to the first look for its score
+LONGEST_STEP = 0.5  # seconds between two calls, and between the last one and the end
+
+
+def play_a_kill_at_any_moment(folder: Path, run: Path, params: dict[str, Any]) -> Story:
+    """Kill a submit at a random moment after a random call; every other time all it started too."""
+    chance = random.Random(params["seed"])
+    calls, delay = chance.randint(0, CALLS), chance.uniform(0, LONGEST_STEP)
+    with open_desk(folder, run) as desk:
+        desk.world.pending = 10**9  # it waits for its score until it is killed
+        running = desk.start(*desk.submit_arguments())
+        while len(desk.world.calls) < calls and not running.ends_within(0.002):
+            pass
+        running.ends_within(delay)
+        (os.killpg if params["seed"] % 2 else os.kill)(running.number, signal.SIGKILL)
+        killed = running.finish()
+        desk.world.pending = 0
+        for row in desk.world.submissions:
+            row["pending"] = 0
+        return Story(desk, killed, desk.submit(), f"{delay:.3f} s after call {calls}")
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_kill_at_any_moment(seed: int, story: Story) -> None:
+    assert story.first.code == -signal.SIGKILL, story.moment
+    assert story.second.code == 0, f"{story.moment}: {story.second.words}"
+    assert_made_once(story.desk)
+    assert not list(story.desk.folder.rglob(".partial-*")), story.moment
+
+
+LATE, QUIET = 4.0, 6.0  # seconds; a look follows the answer sooner than that
+GARBLED = "garbled"
+ANSWERS = (
+    "Deadline exceeded",
+    "Resource not found: submission 41000001 is being processed",
+    "Could not connect to upstream: Connection refused",
+    "You have reached the daily submission limit",
+    pytest.param(
+        GARBLED, marks=pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate")
+    ),
+)
+
+
+def play_what_is_listed_late_is_not_sent_twice(
+    folder: Path, run: Path, params: dict[str, Any]
+) -> tuple[Desk, Done]:
+    """Kaggle takes it, answers with a failure, and lists it only some seconds later."""
+    with open_desk(folder, run) as desk:
+        desk.more["FASTSLOW_QUIET_SECONDS"] = str(QUIET)
+        answer = params["answer"]
+        if answer == GARBLED:
+            desk.use_https()
+            fault = Fault(CREATE, GARBLED, times=1, counted=True)
+        else:
+            fault = Fault(CREATE, "503", times=1, counted=True, message=answer)
+        desk.add_earlier()
+        desk.world.faults, desk.world.late = [fault], LATE
+        return desk, desk.submit()
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_what_is_listed_late_is_not_sent_twice(answer: str, story: tuple[Desk, Done]) -> None:
+    """Whatever the answer says: the same command waits and finds it."""
+    desk, done = story
+    assert done.code == 0, done.words
+    assert "Submitted: " in done.words
+    assert_made_once(desk)
+    assert desk.world.count(CREATE) == 1

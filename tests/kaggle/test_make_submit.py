@@ -1,28 +1,239 @@
-"""What a user types, whole: make, a fresh clone, https, and the README's commands."""
+"""`fastslow submit` as a user sees it: what is sent, what is refused, and in which words."""
 
+import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from solution.runs.fingerprint import fingerprint_code
+from solution.system.files import locked, write_sealed
+from submissions.ledger import edit_ledger
 from tests.conftest import REPOSITORY
-from tests.kaggle.desk import SECRET, UNSET, Desk, check
+from tests.kaggle.desk import SECRET, UNSET, Desk, assert_made_once, check
 from tests.kaggle.test_data_command import FILES, make_archive
-from tests.kaggle.test_fault_matrix import assert_made_once
-from tests.kaggle.world import INTROSPECT
+from tests.kaggle.world import CREATE, INTROSPECT, LIMITS, LIST, PUT, Fault
 from tests.test_readme import COMMANDS
 
+
+def test_a_submission_is_sent_confirmed_scored_and_traced(desk: Desk) -> None:
+    desk.world.pending = 2
+    done = check(desk.submit(), 0, "0.654", "0.632")
+    assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
+    assert_made_once(desk)
+    (line,) = desk.ledger.lines
+    assert (line["recipe"], line["experiments"], line["data"]) == ("mine", "one", "da7a")
+    assert 0 < float(line["oof_tile_xla"]) <= 1
+    sent = desk.folder / "submissions" / "sent" / line["key"]
+    facts = json.loads((sent / "provenance.json").read_text())
+    assert facts["recipe"]["members"] == {"one": 1.0}
+    assert facts["run"]["settings"]["experiments"] == {"one": {}}
+    assert f"{facts['scores']['mean']:.4f}" == line["oof_mean"]
+    assert (sent / "scores.csv").read_bytes() == (desk.folder / "run/scores.csv").read_bytes()
+    # The same file again is refused without asking Kaggle; forced, it is sent again.
+    calls = len(desk.world.calls)
+    again = desk.submit()
+    assert (again.code, len(desk.world.calls)) == (2, calls)
+    assert line["key"] in again.words
+    assert "--force" in again.words
+    assert desk.submit("--force").code == 0
+    assert len(desk.world.submissions) == 2
+    assert [other["state"] for other in desk.ledger.lines] == ["scored", "scored"]
+
+
+@pytest.mark.parametrize(("code", "state"), [("0123", "differs"), (None, "is the same")])
+def test_the_ledger_names_the_commit_that_trained(desk: Desk, code: str | None, state: str) -> None:
+    commit = "1" * 40 + "-dirty"
+    made = {"commit": commit, "code": code or fingerprint_code()}
+    record = {"settings": desk.run.record()["settings"], **made}
+    write_sealed(record, desk.run.folder / "run.json")
+    made_at = f"The run was made at commit {commit} and is merged at"
+    check(desk.submit(), 0, made_at, f"The code that decides predictions {state}.")
+    (row,), (line,) = desk.world.submissions, desk.ledger.lines
+    assert line["commit"] == "111111111111-dirty"
+    assert " commit=111111111111-dirty " in row["description"]
+    sent = desk.folder / "submissions" / "sent" / line["key"]
+    facts = json.loads((sent / "provenance.json").read_text())
+    assert facts["trained"] == commit
+    assert facts["commit"] not in ("", commit)
+
+
+def test_a_dry_run_does_everything_but_the_upload(desk: Desk) -> None:
+    check(desk.submit("--dry-run"), 0, "Nothing was", "key=")
+    assert desk.world.count(LIST) == 1
+    assert desk.world.count(PUT) == desk.world.count(CREATE) == 0
+    assert desk.ledger.lines == []
+    assert not (desk.folder / "submissions" / "sent").exists()
+
+
+def test_what_a_killed_submit_left_is_removed_by_the_next(desk: Desk) -> None:
+    left = [desk.folder / where / ".partial-0123456789abcdef"
+            for where in ("submissions", "submissions/sent", "run")]  # fmt: skip
+    for half in left:
+        (half / ".partial-fedcba9876543210").mkdir(parents=True)
+        (half / "submission.csv").write_text("half of one")
+    check(desk.submit())
+    assert not [half for half in left if half.exists()]
+
+
+def test_two_submits_at_once_send_one_file_once(desk: Desk) -> None:
+    started = [desk.start(*desk.submit_arguments()) for _ in range(2)]
+    done = [one.finish() for one in started]
+    codes = sorted(one.code for one in done)
+    assert codes == [0, 2], [one.words for one in done]
+    assert_made_once(desk)
+
+
+def test_a_run_that_another_process_merges_is_neither_sent_nor_merged(desk: Desk) -> None:
+    with locked(desk.run.folder, ""):
+        tried = [desk.submit(), desk.call("ensemble", "run/mine.toml", "--run", "run")]
+    for done in tried:
+        assert done.code == 2
+        assert "another process" in done.words
+    assert desk.world.calls == []
+    assert not desk.run.submission.exists()
+
+
+def test_what_was_merged_is_sent_whatever_lies_in_the_run_by_then(desk: Desk) -> None:
+    desk.more["FASTSLOW_WAIT_SECONDS"] = "3"
+    desk.world.faults = [Fault(LIST, "500", times=1)]
+    running = desk.start_until(LIST)
+    merged = {path.name: path.read_bytes() for path in (desk.run.submission, desk.run.scores)}
+    for name in merged:
+        (desk.run.folder / name).write_text("of another recipe")
+    check(running.finish())
+    (made,), (line,) = desk.world.submissions, desk.ledger.lines
+    assert desk.world.uploads[made["token"]] == merged["submission.csv"]
+    sent = desk.folder / "submissions" / "sent" / line["key"]
+    assert {name: (sent / name).read_bytes() for name in merged} == merged
+
+
+def test_a_submit_that_does_not_end_keeps_others_out(desk: Desk) -> None:
+    desk.world.faults = [Fault(PUT, "hangs")]
+    desk.more["FASTSLOW_LOCK_SECONDS"] = "0.3"
+    running = desk.start_until(PUT)
+    check(desk.submit(), 2, "another process", f"process {running.number}")
+    os.kill(running.number, signal.SIGKILL)
+    assert running.finish().code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("status", "pending", "code", "words"), [
+    ("ERROR", 0, 4, "Kaggle could not score it"),
+    ("COMPLETE", 1000, 0, "It has no score yet; `make scores` fetches it."),
+])  # fmt: skip
+def test_a_score_that_is_late(desk: Desk, status: str, pending: int, code: int, words: str) -> None:
+    desk.world.status, desk.world.pending = status, pending
+    desk.more["FASTSLOW_SCORE_SECONDS"] = "0.3"
+    check(desk.submit(), code, words)
+    assert desk.ledger.lines[0]["state"] == ("error" if code else "pending")
+    desk.world.submissions[0] |= {"pending": 0}
+    again = desk.submit()  # waits for the score once more, and sends nothing
+    assert len(desk.world.submissions) == 1
+    assert again.code == (2 if code else 0)
+
+
+@pytest.mark.parametrize("status", ["404", "405"])
+def test_without_an_answer_how_many_are_left_it_is_sent(desk: Desk, status: str) -> None:
+    desk.world.faults = [Fault(LIMITS, status, message="Not Found" if status == "404" else "")]
+    seen = desk.call("doctor")
+    assert (seen.code, "note Submissions" in seen.words) == (0, True), seen.stdout
+    check(desk.submit(), 0, "how many")
+    assert_made_once(desk)
+
+
+@pytest.mark.parametrize("code", [400, 403])
+def test_the_daily_allowance_is_used_up(desk: Desk, code: int) -> None:
+    said = (
+        "Submission not allowed: Your team has used its daily Submission allowance (5) today, "
+        "please try again tomorrow UTC (4.2 hours from now)."
+    )
+    refuse = desk.world.on_CreateSubmission
+    desk.world.refusal = said
+    desk.world.on_CreateSubmission = lambda body: {**refuse(body), "code": code}  # type: ignore[method-assign]
+    check(desk.submit(), 2, "no submission", "next day", said)
+
+
+def test_a_file_that_another_clone_sent_is_refused(desk: Desk) -> None:
+    assert desk.submit().code == 0
+    (desk.ledger_path).unlink()
+    check(desk.submit(), 2, "same file", "41000000")
+    assert len(desk.world.submissions) == 1
+
+
+def test_a_short_page_of_many_submissions_still_proves_what_is_missing(desk: Desk) -> None:
+    """The list is cut, so it has less than Kaggle counts, but it reaches back far enough."""
+    old = {"date": "2026-01-01T00:00:00Z", "status": "COMPLETE", "publicScore": "0.5"}
+    rows = [{"ref": ref, "description": "by hand", **old} for ref in range(1, 31)]
+    desk.world.submissions, desk.world.page_size, desk.world.allowed = rows, 20, 100
+    desk.world.faults = [Fault(CREATE, "500", times=1)]
+    assert desk.submit().code == 0
+    assert len(desk.world.submissions) == 31
+    assert {line["state"] for line in desk.ledger.lines} == {"failed", "scored"}
+    assert len(desk.ledger.lines) == 2  # of one second, in any order
+
+
+def test_a_run_on_other_data_is_not_sent(desk: Desk) -> None:
+    graphs = desk.run.graphs
+    sample = desk.folder / "run" / "sample_submission.csv"
+    sample.write_text("ID,TopConfigs\ntile:xla:test0,0;1;2;3;4\n", encoding="utf-8")
+    assert graphs.is_file()
+    check(desk.submit(), 2, "tile:xla 1", "844")
+    assert desk.world.calls == []
+
+
+def test_lines_and_columns_of_others_stay(desk: Desk) -> None:
+    path = desk.write_ledger('who,key,notes\nme,,"tried\nby hand"\nyou,2020-x,\n')
+    writer = threading.Thread(target=lambda: _write_meanwhile(path))
+    writer.start()
+    assert desk.submit().code == 0
+    writer.join()
+    lines = {line["who"]: line for line in desk.ledger.lines}
+    assert lines["me"]["notes"] == "tried\nby hand"
+    assert lines["you"]["key"] == "2020-x"
+    assert lines["meanwhile"]["key"] == "z"
+    assert lines[""]["state"] == "scored"
+
+
+def _write_meanwhile(path: Path) -> None:
+    with edit_ledger(path) as ledger:
+        ledger.put("z", who="meanwhile")
+
+
+def test_no_secret_is_left_anywhere(desk: Desk) -> None:
+    """Planted everywhere that the CLI reads; searched for in all that is written and shown."""
+    home = desk.folder / "home" / ".kaggle"
+    home.mkdir(parents=True)
+    (home / "kaggle.json").write_text(json.dumps({"username": "u", "key": SECRET + "file"}))
+    (home / "access_token").write_text(SECRET + "token")
+    desk.more |= {"VERBOSE": "1", "VERBOSE_OUTPUT": "1", "KAGGLE_API_TOKEN": SECRET + "env"}
+    desk.world.faults = [Fault(CREATE, "html", times=1)]
+    desk.world.refusal = f"this key is wrong: {SECRET}env"
+    shown = [desk.submit()]
+    desk.world.refusal = ""
+    running = desk.start(*desk.submit_arguments())
+    seen: set[str] = set()
+    while not running.ends_within(0.05):
+        listed = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True)
+        seen |= set(listed.stdout.splitlines())
+    shown += [running.finish(), desk.call("scores"), desk.call("doctor")]
+    assert any("competitions submit" in arguments for arguments in seen)
+    assert shown[1].code == 0, shown[1].words
+    texts = [*seen, *(one.words for one in shown), json.dumps(desk.world.submissions)]
+    for path in desk.folder.rglob("*"):
+        if path.is_file() and not path.is_relative_to(home):
+            texts.append(path.read_bytes().decode(errors="replace"))
+    assert not [text for text in texts if SECRET in text]
+    assert "KAGGLE_API_TOKEN" in shown[3].words
+    assert "Bearer" in desk.world.schemes
+
+
 TALKING = {"data", "submit", "scores", "leaderboard", "doctor"}
-
-
-@pytest.fixture
-def desk(desk: Desk) -> Desk:
-    """With the kaggle CLI that is found without being told, started as users start it."""
-    desk.more["FASTSLOW_KAGGLE"] = UNSET
-    return desk
 
 
 def run_shell(desk: Desk, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -117,7 +328,8 @@ def test_a_clone_with_changes_is_refused_or_recorded(desk: Desk) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
 def test_a_submission_as_in_production(desk: Desk) -> None:
-    """No redirection of the CLI: https to api.kaggle.com, through a proxy, with a token."""
+    """The kaggle CLI that is found without being told; https through a proxy, with a token."""
+    desk.more["FASTSLOW_KAGGLE"] = UNSET
     desk.use_https()
     check(desk.submit())
     assert desk.world.count(INTROSPECT)

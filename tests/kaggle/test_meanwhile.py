@@ -1,27 +1,24 @@
-"""What happens to the ledger, to Kaggle's list and to the clock while a submit is at work."""
+"""What breaks or changes while a submit is at work: ledger, list, clock, CLI, disk, files."""
 
 import os
+import resource
 import signal
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from submissions.ledger import edit_ledger, show_time
-from tests.kaggle.desk import Desk, check
-from tests.kaggle.test_fault_matrix import assert_made_once
+from tests.kaggle.desk import Desk, assert_made_once, check
 from tests.kaggle.world import CREATE, LIST, Fault
 from tests.processes import KAGGLE
 
 HEADER = "key,when,state,ref,notes"
 LATE, QUIET = 3.0, 5.0  # seconds; a look follows the answer sooner than that
 PASSING = Fault(CREATE, "503", times=1, counted=True, message="Deadline exceeded")
-
-
-def add_earlier(desk: Desk) -> None:
-    """Or else Kaggle's counts would be zeros, which prove nothing."""
-    row = {"ref": 1, "description": "by hand", "date": "2026-01-01T00:00:00Z"}
-    desk.world.submissions.append({**row, "status": "COMPLETE", "publicScore": "0.5"})
 
 
 def after_calls(desk: Desk, name: str, command: str) -> Path:
@@ -42,7 +39,7 @@ def after_calls(desk: Desk, name: str, command: str) -> Path:
 @pytest.mark.parametrize("faults", [[], [PASSING]], ids=["taken", "lost"])
 def test_a_ledger_without_the_new_line_sends_nothing_twice(desk: Desk, faults: list[Fault]) -> None:
     """As after `git checkout` or `git stash`, for the ledger is a file of the repository."""
-    add_earlier(desk)
+    desk.add_earlier()
     after_calls(desk, "submit", f"echo {HEADER} > $LEDGER")
     desk.world.faults = faults
     check(desk.submit())
@@ -62,7 +59,7 @@ def test_a_ledger_that_breaks_afterwards_makes_no_submission_unsent(desk: Desk) 
 
 def test_a_clock_that_is_set_meanwhile_sends_nothing_twice(desk: Desk) -> None:
     """As after a sleep of the machine: the upload began long ago, and ended just now."""
-    add_earlier(desk)
+    desk.add_earlier()
     after_calls(desk, "submit", "sed -i '/sending/s/,2[0-9]*-/,2020-/' $LEDGER")
     desk.world.late, desk.world.faults = LATE, [PASSING]
     desk.more["FASTSLOW_QUIET_SECONDS"] = str(QUIET)
@@ -73,7 +70,7 @@ def test_a_clock_that_is_set_meanwhile_sends_nothing_twice(desk: Desk) -> None:
 @pytest.mark.parametrize("times", [2, 11])
 def test_what_is_listed_more_than_once_proves_nothing(desk: Desk, times: int) -> None:
     """What arrived is counted, but not listed yet; a list in the wrong order proves nothing."""
-    add_earlier(desk)
+    desk.add_earlier()
     rows = desk.world.submissions
     rows += [{**rows[0], "ref": ref, "date": f"2027-01-{ref:02}"} for ref in range(2, 2 * times)]
     before, world = list(rows), desk.world
@@ -88,12 +85,10 @@ def test_what_is_listed_more_than_once_proves_nothing(desk: Desk, times: int) ->
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "forced"])
-def test_what_kaggle_took_and_never_lists_nor_counts_is_sent_once(
-    desk: Desk, force: tuple[str, ...]
-) -> None:
-    add_earlier(desk)
+def test_what_kaggle_took_and_never_lists_is_sent_once(desk: Desk, force: tuple[str, ...]) -> None:
+    desk.add_earlier()
     desk.world.late = 10**6
-    done = [desk.submit(*force) for _ in range(3)]
+    done = [desk.submit(*force) for _ in range(2)]
     (line,) = desk.ledger.lines
     for one in done:
         assert one.code == 3, one.words
@@ -109,7 +104,7 @@ def test_what_kaggle_took_and_never_lists_nor_counts_is_sent_once(
 
 
 def test_what_kaggle_took_and_does_not_list_for_an_hour_is_sent_again(desk: Desk) -> None:
-    add_earlier(desk)
+    desk.add_earlier()
     desk.world.late = 10**6
     assert desk.submit().code == 3
     with edit_ledger(desk.ledger_path) as ledger:
@@ -121,7 +116,7 @@ def test_what_kaggle_took_and_does_not_list_for_an_hour_is_sent_again(desk: Desk
 
 def test_what_is_not_there_is_looked_for_all_the_same(desk: Desk) -> None:
     """The user says that it is missing, and Kaggle lists it by now."""
-    add_earlier(desk)
+    desk.add_earlier()
     desk.world.late = 2.0
     assert desk.submit().code == 3
     desk.world.submissions[1]["listed"] = 0.0
@@ -167,3 +162,114 @@ def test_a_long_upload_of_a_submit_that_was_killed_is_no_wrong_clock(desk: Desk)
     desk.world.submissions[0]["listed"] = 0.0
     done = check(desk.submit())
     assert "clock" not in done.words
+
+
+SAMPLE = "sample_submission.csv"
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="no limit can be given to another process"
+)
+
+
+def use_program(desk: Desk, text: str) -> Path:
+    """Let the kaggle CLI be a script."""
+    program = desk.folder / "kaggle"
+    program.write_text(text)
+    program.chmod(0o755)
+    desk.more["FASTSLOW_KAGGLE"] = str(program)
+    return program
+
+
+@pytest.mark.parametrize("text", ["no program", "#!/nowhere/python\n"])
+def test_a_cli_that_cannot_be_run_is_named(desk: Desk, text: str) -> None:
+    """As after the environment was moved, for its first line names the Python of before."""
+    program = use_program(desk, text)
+    for done in (desk.submit(), desk.call("scores")):
+        assert done.code == 2
+        assert f"{program}: the kaggle CLI cannot be run (" in done.words
+        assert "--force-reinstall" in done.words
+
+
+def test_what_a_killed_call_began_is_not_waited_for(desk: Desk) -> None:
+    """A script that calls the CLI is killed when its time is over; its child keeps the pipes."""
+    use_program(desk, "#!/bin/bash\nsleep 30\n")
+    desk.more |= {"FASTSLOW_CALL_SECONDS": "0.5", "FASTSLOW_TRIES": "1"}
+    begun = time.monotonic()
+    done = desk.call("scores")
+    assert time.monotonic() - begun < 20
+    assert "0.5 seconds" in done.words
+
+
+@LINUX
+def test_an_answer_that_inflates_to_gigabytes_is_not_kept(desk: Desk) -> None:
+    desk.more["FASTSLOW_KAGGLE"] = str(KAGGLE.program)  # which a limit reaches
+    desk.world.faults = [Fault(LIST, "bomb")]
+    done = check(desk.call("scores"), 2, "larger than")
+    assert "Traceback" not in done.words
+
+
+@LINUX
+def test_a_file_that_is_larger_than_kaggle_lists_does_not_fill_the_disk(desk: Desk) -> None:
+    desk.more["FASTSLOW_KAGGLE"] = str(KAGGLE.program)
+    # The CLI tries again for a minute by itself.
+    desk.more |= {"FASTSLOW_DOWNLOAD_SECONDS": "6", "FASTSLOW_TRIES": "1"}
+    name = f"npz_all/npz/layout/nlp/default/test/{SAMPLE}"
+    world = desk.world
+    world.files = {name: bytes(20 << 20)}
+    listed = world.on_ListDataFiles
+    world.on_ListDataFiles = lambda body: {  # type: ignore[method-assign]
+        "files": [{**file, "totalBytes": 10} for file in listed(body)["files"]]
+    }
+    check(desk.call("data", "there", "--collection", "layout:nlp:default"), 2)
+    sizes = [path.stat().st_size for path in (desk.folder / "there").rglob("*") if path.is_file()]
+    assert 0 < sum(sizes) < 3 << 20
+
+
+@LINUX
+def test_a_disk_that_is_full_before_the_upload_is_named(desk: Desk) -> None:
+    desk.more["FASTSLOW_WAIT_SECONDS"] = "3"
+    desk.world.faults = [Fault(LIST, "500", times=1)]
+    running = desk.start_until(LIST)
+    resource.prlimit(running.number, resource.RLIMIT_FSIZE, (1000, 1000))
+    check(running.finish(), 2, f"{desk.folder}/submissions/sent: File too large. Make room")
+    assert desk.world.count(CREATE) == 0
+
+
+@LINUX
+def test_a_full_disk_below_the_output_does_not_say_that_nothing_was_sent(desk: Desk) -> None:
+    desk.world.faults, desk.more["FASTSLOW_WAIT_SECONDS"] = [Fault(LIST, "500", times=1)], "3"
+    printed = desk.folder / "printed"
+    printed.write_bytes(bytes(10**5))  # more than the files of a submission have
+    command = [sys.executable, "-m", "solution.cli", *desk.submit_arguments()]
+    with printed.open("ab") as file:
+        running = subprocess.Popen(
+            command, cwd=desk.folder, env=desk.environment(), stdout=file, stderr=subprocess.PIPE
+        )
+    while not desk.world.count(LIST):
+        assert running.poll() is None
+        time.sleep(0.02)
+    size = printed.stat().st_size
+    assert size > 10**5
+    resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (size, size))
+    _, errors = running.communicate(timeout=100)
+    assert running.returncode == 0, errors
+    assert b"Submitted: " in errors
+    assert_made_once(desk)
+
+
+def test_a_ledger_that_is_a_broken_link_is_told_by_all(desk: Desk) -> None:
+    path = desk.ledger_path
+    path.parent.mkdir()
+    path.symlink_to("/nowhere/ledger.csv")
+    words = "expected a ledger that can be read, but: No such file or directory."
+    for arguments in (["scores"], ["leaderboard"], ["doctor"], desk.submit_arguments()):
+        done = check(desk.call(*arguments), 2)
+        assert "".join(words.split()) in "".join(done.words.split()), arguments
+    assert path.is_symlink()
+
+
+def test_a_row_of_no_collection_is_told_with_the_file(desk: Desk) -> None:
+    assert desk.call("ensemble", "run/mine.toml", "--run", "run").code == 0
+    rows = desk.run.submission.read_text()
+    (desk.run.folder / SAMPLE).write_text(f"{rows}foo,0;1;2;3;4\n")
+    check(desk.submit(), 2, "run/submission.csv", "1 row", "no")
+    assert desk.world.calls == []

@@ -14,7 +14,6 @@ from solution.serving.record import read_bundle_record, write_bundle_record
 from solution.sessions.record import KERNEL_RECORD
 from solution.system.files import read_sealed, write_sealed
 from tests.kaggle.desk import USER, Desk, Done, check
-from tests.kaggle.kernel_world import CREATE_DATASET, DATASET_STATUS, OUTPUT, SAVE
 from tests.kaggle.test_kernels import (
     DATASET,
     DONE,
@@ -26,46 +25,44 @@ from tests.kaggle.test_kernels import (
     pull,
     push,
     read_latest,
-    shop,
 )
-from tests.kaggle.world import GET, Fault
+from tests.kaggle.world import CREATE_DATASET, DATASET_STATUS, GET, OUTPUT, SAVE, Fault, Kernel
 from tests.processes import FASTSLOW
-
-__all__ = ["shop"]  # a fixture
 
 
 @pytest.fixture
-def pulled(shop: Desk) -> Path:
-    """The outputs of a push, brought back once."""
+def pushed(shop: Desk) -> Kernel:
+    """A push that has run."""
     assert push(shop).code == DONE
-    finish_session(shop)
+    return finish_session(shop)
+
+
+@pytest.fixture
+def pulled(shop: Desk, pushed: Kernel) -> Path:
+    """The outputs of a push, brought back once."""
     assert pull(shop).code == DONE
     return shop.folder / "runs" / NAME
 
 
-@pytest.mark.parametrize("way", ["../../..", "absolute"])
-def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Desk, way: str) -> None:
+def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Desk, pushed: Kernel) -> None:
     """What is damaged is deleted and fetched again, and the record comes from the network."""
     mine = shop.folder / "mine"
     mine.write_text("mine")
-    name = str(mine) if way == "absolute" else f"{way}/mine"
-    assert push(shop).code == DONE
-    kernel, path = finish_session(shop), shop.folder / "session" / KERNEL_RECORD
+    path = shop.folder / "session" / KERNEL_RECORD
     record = read_sealed(path, "a record")
-    write_sealed({**record, "files": {**record["files"], name: "0" * 64}}, path)
-    kernel.outputs[KERNEL_RECORD] = path.read_bytes()
-    assert pull(shop).code == FAILED
-    assert mine.read_text() == "mine"
+    for name in (str(mine), "../../../mine"):
+        write_sealed({**record, "files": {**record["files"], name: "0" * 64}}, path)
+        pushed.outputs[KERNEL_RECORD] = path.read_bytes()
+        assert pull(shop).code == FAILED
+        assert mine.read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["../escaped", "run/../../../escaped", "/{folder}/escaped"])
-def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Desk, name: str) -> None:
+def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Desk, pushed: Kernel) -> None:
     """The CLI writes it wherever its name leads."""
-    assert push(shop).code == DONE
-    kernel = finish_session(shop)
+    names = ["../escaped", "run/../../../escaped", f"{shop.folder}/escaped"]
     listed = shop.world.on_ListKernelSessionOutput
-    kernel.outputs["escaped"] = b"harm"
-    led = {"escaped": name.format(folder=shop.folder)}
+    led = {f"escaped{number}": name for number, name in enumerate(names)}
+    pushed.outputs |= dict.fromkeys(led, b"harm")
     shop.world.on_ListKernelSessionOutput = lambda body: {  # type: ignore[method-assign]
         **(reply := listed(body)),
         "files": [
@@ -74,29 +71,27 @@ def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Desk, name: s
         ],
     }
     check(pull(shop))
-    assert not list(shop.folder.rglob("escaped"))
+    assert not list(shop.folder.rglob("escaped*"))
 
 
-@pytest.mark.parametrize("key", ["../evil", "/tmp/evil", ""])
-def test_a_push_whose_key_leads_elsewhere_is_refused(shop: Desk, key: str) -> None:
-    assert push(shop).code == DONE
-    finish_session(shop)
+def test_a_push_whose_key_leads_elsewhere_is_refused(shop: Desk, pushed: Kernel) -> None:
     path = shop.folder / "runs" / "kernels" / f"{NAME}.json"
     record = read_sealed(path, "a record")
-    record["pushes"][0]["key"] = key
-    write_sealed(record, path)
-    check(pull(shop), FAILED, f"{NAME}.json", "found something else")
+    for key in ("../evil", "/tmp/evil", ""):
+        record["pushes"][0]["key"] = key
+        write_sealed(record, path)
+        check(pull(shop), FAILED, f"{NAME}.json", "found something else")
 
 
-@pytest.mark.parametrize("name", ["notes.txt", ".notes", "run/notes.txt"])
-def test_a_file_of_the_users_is_not_lost_to_the_next_push(
-    shop: Desk, pulled: Path, name: str
-) -> None:
-    (pulled / name).write_text("mine")
+def test_a_file_of_the_users_is_not_lost_to_the_next_push(shop: Desk, pulled: Path) -> None:
     assert push(shop).code == DONE
     finish_session(shop)
-    check(pull(shop), FAILED, f"would be overwritten: {name}", "--replace")
-    assert (pulled / name).read_text() == "mine"
+    for name in ("notes.txt", ".notes", "run/notes.txt"):
+        (pulled / name).write_text("mine")
+        check(pull(shop), FAILED, f"would be overwritten: {name}", "--replace")
+        assert (pulled / name).read_text() == "mine"
+        (pulled / name).unlink()
+    (pulled / name).write_text("mine")
     assert pull(shop, "--replace").code == DONE
     assert not (pulled / name).exists()
 
@@ -110,10 +105,8 @@ def test_outputs_of_jupyter_do_not_count_as_the_users(shop: Desk) -> None:
         check(pull(shop))
 
 
-def test_outputs_that_change_after_a_pull_was_interrupted(shop: Desk) -> None:
+def test_outputs_that_change_after_a_pull_was_interrupted(shop: Desk, pushed: Kernel) -> None:
     """The push ran again on Kaggle; its record has as many bytes, so the CLI keeps the old one."""
-    assert push(shop).code == DONE
-    finish_session(shop)
     shop.world.faults = [Fault(GET, "500", first=shop.world.count(GET) + 3)]
     assert pull(shop).code == FAILED
     shop.world.faults = []
@@ -136,10 +129,8 @@ def test_what_a_killed_pull_left_is_removed_by_the_next(shop: Desk) -> None:
     assert not list(runs.rglob(".partial-*"))
 
 
-def test_two_pulls_at_once(shop: Desk) -> None:
+def test_two_pulls_at_once(shop: Desk, pushed: Kernel) -> None:
     """One waits for the other, and finds all there."""
-    assert push(shop).code == DONE
-    finish_session(shop)
     running = [shop.start("kernels", "pull", NAME) for _ in range(2)]
     for done in [each.finish() for each in running]:
         assert done.code == DONE, done.words
@@ -155,9 +146,7 @@ def test_a_damaged_record_is_replaced_where_it_is_asked_for(shop: Desk, pulled: 
     assert pull(shop).code == DONE
 
 
-def test_a_file_in_the_way_is_told_before_the_download(shop: Desk) -> None:
-    assert push(shop).code == DONE
-    finish_session(shop)
+def test_a_file_in_the_way_is_told_before_the_download(shop: Desk, pushed: Kernel) -> None:
     path, asked = shop.folder / "runs" / NAME, len(shop.world.calls)
     path.write_text("mine")
     for options in ((), ("--replace",)):
@@ -165,10 +154,8 @@ def test_a_file_in_the_way_is_told_before_the_download(shop: Desk) -> None:
     assert (len(shop.world.calls), path.read_text()) == (asked, "mine")
 
 
-def test_a_link_leads_to_where_the_outputs_are_put(shop: Desk, tmp_path: Path) -> None:
+def test_a_link_leads_to_where_outputs_are_put(shop: Desk, pushed: Kernel, tmp_path: Path) -> None:
     """It stays a link; what it leads to is replaced."""
-    assert push(shop).code == DONE
-    finish_session(shop)
     elsewhere, link = tmp_path / "large disk" / "outputs", shop.folder / "runs" / NAME
     elsewhere.mkdir(parents=True)
     (elsewhere / "old.txt").write_text("old")
@@ -180,17 +167,11 @@ def test_a_link_leads_to_where_the_outputs_are_put(shop: Desk, tmp_path: Path) -
     assert not (elsewhere / "old.txt").exists()
 
 
-def test_a_damaged_record_of_one_notebook_does_not_hide_the_others(shop: Desk) -> None:
-    assert push(shop).code == DONE
-    finish_session(shop)
+def test_a_damaged_record_of_one_does_not_hide_the_others(shop: Desk, pushed: Kernel) -> None:
     damaged = shop.folder / "runs" / "kernels" / "2-train-layout.json"
     damaged.write_text("{")
-    check(
-        shop.call("kernels", "status"),
-        DONE,
-        "finished",
-        "2-train-layout: runs/kernels/2-train-layout.json: expected a record",
-    )
+    said = "2-train-layout: runs/kernels/2-train-layout.json: expected a record"
+    check(shop.call("kernels", "status"), DONE, "finished", said)
 
 
 SHARED = f"{USER}/fast-or-slow-bundle-mine"
@@ -213,11 +194,8 @@ def unpack_default(folder: Path) -> Path:
 
 def test_a_bundle_is_uploaded_once_and_ranks_where_it_arrives(shop: Desk, tmp_path: Path) -> None:
     """As a private dataset; its folder is the same bundle; another one is a new version."""
-    check(
-        share(shop),
-        DONE,
-        f"Shared: version 1, private, of https://www.kaggle.com/datasets/{SHARED}",
-    )
+    said = f"Shared: version 1, private, of https://www.kaggle.com/datasets/{SHARED}"
+    check(share(shop), DONE, said)
     (body,) = [body for call, body in shop.world.calls if call == CREATE_DATASET]
     assert body["isPrivate"] is True
     folder = unpack_default(tmp_path / "folder")
@@ -274,12 +252,9 @@ def test_a_disk_without_room_is_not_the_fault_of_the_bundle(
     """Neither where it is unpacked nor where its zip is written; no file may be so large here."""
     bundle = unpack_default(tmp_path / "folder") if is_unpacked else DEFAULT
     limited = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", FASTSLOW.program]
+    words = [*limited, "kernels", "share", bundle, "--name", "mine"]
     done = subprocess.run(
-        [*limited, "kernels", "share", bundle, "--name", "mine"],
-        cwd=shop.folder,
-        env=shop.environment(),
-        capture_output=True,
-        text=True,
+        words, cwd=shop.folder, env=shop.environment(), capture_output=True, text=True
     )
     said = " ".join(done.stderr.split())
     assert done.returncode == FAILED, said

@@ -39,9 +39,7 @@ def refuse(words: str, folder: Path, settings: dict[str, Any], *, replace: bool 
 
 
 @pytest.mark.parametrize("ending", [StoppedError, KeyboardInterrupt])
-def test_a_block_that_fails_leaves_what_was_there(
-    tmp_path: Path, ending: type[BaseException]
-) -> None:
+def test_a_failing_block_leaves_what_was_there(tmp_path: Path, ending: type[BaseException]) -> None:
     path = tmp_path / "folder" / "file.txt"
     path.parent.mkdir()
     path.write_text("old")
@@ -66,14 +64,17 @@ def test_a_new_run_remembers_its_settings_and_versions(tmp_path: Path) -> None:
 
 def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
     (tmp_path / "emptied" / "deeper").mkdir(parents=True)  # as a mirror may be
-    with open_run(tmp_path, SETTINGS) as run:
-        assert run == Run(tmp_path)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / ".partial-record").write_text("{")  # of a process that was killed
+    for name in ("emptied", "begun"):
+        with open_run(tmp_path / name, SETTINGS) as run:
+            assert run == Run(tmp_path / name)
+        assert (tmp_path / name / "run.json").is_file()
+    assert names(tmp_path / "begun") == {"run.json"}
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_folder_of_something_else_is_refused_and_left_alone(
-    tmp_path: Path, replace: bool
-) -> None:
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, replace: bool) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     for path in (tmp_path, tmp_path / "thesis.txt"):
         refuse("other files", path, SETTINGS, replace=replace)
@@ -84,26 +85,16 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(
     ("changed", "named"),
     [({"folds": 3}, "folds: 5, now 3"), ({"limit": True}, "limit: None, now True")],
 )
-def test_other_settings_are_refused_and_named(
-    tmp_path: Path, changed: dict[str, Any], named: str
-) -> None:
+def test_other_settings_are_named(tmp_path: Path, changed: dict[str, Any], named: str) -> None:
     with open_run(tmp_path, SETTINGS) as run:
         (run.folder / "unit").write_text("done")
     assert "seeds" not in refuse(f"{named}.*--replace", tmp_path, SETTINGS | changed)
     assert names(tmp_path) == {"run.json", "unit"}
 
 
-def test_other_code_is_refused_and_named(tmp_path: Path) -> None:
-    with open_run(tmp_path, SETTINGS) as run:
-        write_sealed(run.record() | {"code": "0" * 16}, run.folder / "run.json")
-    refuse("other code", tmp_path, SETTINGS)
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '"text"', '{"lr": 0.1}'])
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_folder_with_a_foreign_record_is_never_touched(
-    tmp_path: Path, text: str, replace: bool
-) -> None:
+def test_a_foreign_record_is_never_touched(tmp_path: Path, text: str, replace: bool) -> None:
     """Another tool's run.json must not cost its user everything that lies beside it."""
     (tmp_path / "run.json").write_text(text)
     (tmp_path / "thesis.txt").write_text("years of work")
@@ -142,14 +133,6 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
         folders = {"fold-0-seed-0", "fold-0-seed-0/model", "fold-1-seed-0"}
         assert names(tmp_path) == {*kept, *(f"one/jobs/tile-xla/{name}" for name in folders)}
         assert run.jobs("one") == [run.job("one", ["tile:xla"], 0, 0)]
-
-
-def test_a_process_that_was_killed_before_it_wrote_its_record_can_be_started_again(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / ".partial-record").write_text("{")
-    with open_run(tmp_path, SETTINGS):
-        assert names(tmp_path) == {"run.json"}
 
 
 def test_an_existing_run_is_found_and_a_missing_one_refused_by_name(tmp_path: Path) -> None:
@@ -199,7 +182,7 @@ def test_a_model_that_fell_is_named_with_its_likely_reason(run: Run) -> None:
     assert "1 graph" in find_collapsed(run)[0]
 
 
-def test_a_run_that_is_gone_on_with_by_other_libraries_says_so(
+def test_a_run_that_is_gone_on_with_by_other_libraries_or_code_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_run(tmp_path, SETTINGS) as run:
@@ -209,6 +192,8 @@ def test_a_run_that_is_gone_on_with_by_other_libraries_says_so(
     with open_run(tmp_path, SETTINGS):
         pass
     assert "numpy 1.2.3, now" in " ".join(capsys.readouterr().err.split())
+    write_sealed(record | {"code": "0" * 16}, run.folder / "run.json")
+    refuse("other code", tmp_path, SETTINGS)
 
 
 def test_a_record_that_was_changed_by_hand_is_refused(tmp_path: Path) -> None:
@@ -231,9 +216,7 @@ def test_replacing_removes_a_link_and_leaves_what_it_leads_to(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/b", "..", "", "a\0b", "x" * 300])
-def test_an_experiment_whose_name_leads_out_of_the_run_is_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_experiment_that_leads_out_of_the_run_is_refused(tmp_path: Path, name: str) -> None:
     with open_run(tmp_path / "run", SETTINGS) as run:
         record = run.record()
     settings = {**record["settings"], "experiments": {name: {}}}
@@ -243,9 +226,7 @@ def test_an_experiment_whose_name_leads_out_of_the_run_is_refused(
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/b"])
-def test_a_job_whose_experiment_leads_out_of_its_folder_is_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_job_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     write_sealed({**dataclasses.asdict(JOB), "experiment": name}, tmp_path / "job.json")
     with pytest.raises(InputError, match="trained model"):
         read_job(tmp_path)

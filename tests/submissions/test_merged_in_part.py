@@ -19,9 +19,9 @@ from submissions.build import Built, build_submission
 from submissions.ledger import Ledger
 from submissions.scores import draw_history, list_runs, read_anchors
 from submissions.writer import Expected, check_submission, write_submission
-from tests.conftest import FastSlow
+from tests.conftest import FastSlow, assert_done, assert_refused
 from tests.kaggle.desk import make_run
-from tests.made.run import make_run as make_run_runs
+from tests.made.run import make_run as make_small_run
 from tests.submissions.test_submission import (
     GRAPHS,
     SCORES,
@@ -65,24 +65,23 @@ def merge_in_part(run: Run) -> None:
     run.scores.write_bytes(scores)
 
 
-def test_what_is_of_two_recipes_is_told_and_mended(run: Run, fastslow: FastSlow) -> None:
+def test_what_is_of_two_recipes_is_told_and_mended(run: Run, fastslow_here: FastSlow) -> None:
     merge_in_part(run)
     assert recall(run.folder) == TURNED  # what was asked for last
     assert not is_whole(run.folder)
     (line,) = list_runs(run.folder.parent)
     assert (line.recipe, line.score) == ("turned, to be merged again", "")
     for words in (("verify", run.submission), ("report",)):
-        done = fastslow(*words, "--run", run.folder)
-        assert done.returncode == 0, done.stderr
-        said = " ".join(done.stderr.split())
-        assert "by turned" in said
-    done = fastslow("ensemble", "--run", run.folder)
-    assert done.returncode == 0, done.stderr
+        done = fastslow_here(*words, "--run", run.folder)
+        assert_done(done)
+        assert "by turned" in " ".join(done.stderr.split())
+    assert_done(fastslow_here("ensemble", "--run", run.folder))
     assert is_whole(run.folder)
     (line,) = list_runs(run.folder.parent)
     assert line.recipe == "turned"
     assert line.score
-    assert "last merge" not in fastslow("verify", run.submission, "--run", run.folder).stdout
+    verified = fastslow_here("verify", run.submission, "--run", run.folder)
+    assert "last merge" not in assert_done(verified)
 
 
 def test_a_changed_file_is_found_if_the_record_has_checksums(run: Run) -> None:
@@ -155,8 +154,10 @@ def test_a_damaged_table_of_scores_does_not_hide_the_other_runs(tmp_path: Path) 
     header = b"collection,ranker,score\n"
     line = header + b"tile:xla,ensemble r,"
     texts = [line + b"0.75\n", b"\xff\xfe\x00", line + b"abc\n", header, b""]
+    first = make_small_run(tmp_path / "a").folder
     for name, text in zip("abcde", texts, strict=True):
-        make_run_runs(tmp_path / name)
+        if name != "a":
+            shutil.copytree(first, tmp_path / name)
         (tmp_path / name / "scores.csv").write_bytes(text)
     scores = [line.score for line in list_runs(tmp_path)]
     assert scores == ["0.750", "damaged", "damaged", "", "damaged"]
@@ -179,16 +180,14 @@ def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
     assert changed.describe().endswith("was merged by r with its earlier contents.")
 
 
-def test_a_run_is_no_folder_of_runs(fastslow: FastSlow, tmp_path: Path) -> None:
-    make_run_runs(tmp_path / "a")
-    assert "a" in fastslow("runs", tmp_path).stdout
-    done = fastslow("runs", tmp_path / "a")
-    assert done.returncode == 2
-    assert "of runs" in done.stderr
+def test_a_run_is_no_folder_of_runs(fastslow_here: FastSlow, tmp_path: Path) -> None:
+    make_small_run(tmp_path / "a")
+    assert "a" in fastslow_here("runs", tmp_path).stdout
+    assert_refused(fastslow_here("runs", tmp_path / "a"), "of runs")
 
 
 def test_a_damaged_origin_says_what_to_do(tmp_path: Path) -> None:
-    run = make_run_runs(tmp_path / "a")
+    run = make_small_run(tmp_path / "a")
     (run.folder / "origin.json").write_text("{")
     with pytest.raises(InputError, match=r"origin\.json.*Delete"):
         recall_origin(run)

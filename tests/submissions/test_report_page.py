@@ -1,6 +1,8 @@
 """The report: complete, accessible, in need of nothing else, and honest about what is not there."""
 
 import re
+import shutil
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -26,7 +28,8 @@ from submissions.page.build import write_page
 from submissions.page.evidence import Evidence
 from submissions.page.labels import MEDIAN_GAP, simulate
 from submissions.page.scores import describe_leaderboard
-from tests.conftest import FastSlow
+from tests.chromium import CHROMIUM, Browser, browse
+from tests.conftest import FastSlow, assert_done
 from tests.made.run import LEDGER, RECIPE, make_run
 
 EVERY = ["scores", "graphs", "agreement", "weights", "gains", "optimism", "runtimes", "curves",
@@ -45,6 +48,7 @@ class Page(HTMLParser):
         self.sections: dict[str, dict[str, int]] = {}
         self.words: dict[str, str] = {}
         self.section = ""
+        self.path = path
         self.text = path.read_text(encoding="utf-8")
         self.feed(self.text)
         assert not self.inside
@@ -103,8 +107,19 @@ def assert_stands_alone(page: Page) -> None:
     assert not any("nan" in (value or "") or "inf" in (value or "") for value in numbers)
 
 
-def test_everything_is_shown_with_words_and_a_table_behind_it(tmp_path: Path) -> None:
-    page = report(tmp_path)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of all collections, merged; not to be changed."""
+    folder = tmp_path_factory.mktemp("whole")
+    run = make_run(folder / "run")
+    merge_run(run, make_recipe(folder))
+    return run
+
+
+def test_everything_is_shown_with_words_and_a_table_behind_it(whole: Run, tmp_path: Path) -> None:
+    (tmp_path / "ledger.csv").write_text(LEDGER, encoding="utf-8")
+    recipe = make_recipe(tmp_path)
+    page = Page(write_page(whole, recipe, tmp_path / "page.html", tmp_path / "ledger.csv"))
     assert_stands_alone(page)
     assert list(page.sections) == EVERY
     for name, counts in page.sections.items():
@@ -145,11 +160,10 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "not all" in page.said("")
 
 
-def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Path) -> None:
+def test_the_page_and_the_table_have_one_score_of_a_model(whole: Run, tmp_path: Path) -> None:
     """The score of its averaged seeds, with one interval; a single seed has another column."""
-    run, recipe = make_run(tmp_path / "run"), make_recipe(tmp_path)
-    merge_run(run, recipe)
-    scores, evidence = collect_scores(run, recipe), Evidence(run, recipe)
+    recipe = make_recipe(tmp_path)
+    scores, evidence = collect_scores(whole, recipe), Evidence(whole, recipe)
     table = {(line.ranker, line.collection.name): line for line in scores.lines}
     overall = evidence.overall(evidence.ensemble)
     assert overall is not None and scores.overall == overall
@@ -162,12 +176,12 @@ def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Pat
     without = [line for line in table.values() if line.ranker == "trees_001"]
     assert all(line.a_seed is None for line in without)
     merged = evidence.means.filter(collection="tile:xla", member="net_001")["value"][0]
-    words = write_page(run, recipe).read_text(encoding="utf-8")
+    words = write_page(whole, recipe, tmp_path / "page.html").read_text(encoding="utf-8")
     assert f">{merged:.3f}<" in words
 
 
-def test_an_experiment_without_a_held_out_graph_does_not_stop_the_report(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
+def test_an_experiment_that_held_out_nothing_stops_no_report(whole: Run, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(whole.folder, tmp_path / "run"))
     nothing = pl.DataFrame(schema=predictions.SCHEMA)
     predictions.write(nothing, run.predictions("trees_001", "out_of_fold"))
     page = Page(write_page(run, make_recipe(tmp_path)))
@@ -188,7 +202,7 @@ def test_losses_and_ordered_pairs_are_drawn_where_they_were_kept(tmp_path: Path)
     assert "stroke-dasharray" in page.text
 
 
-def test_a_real_run_and_its_command(
+def test_a_real_run_by_command(
     cold_fastslow: FastSlow, sample_store: Store, tmp_path: Path
 ) -> None:
     experiments = [find_experiment(name) for name in ("nothing_001", "tile_lightgbm_001")]
@@ -199,8 +213,7 @@ def test_a_real_run_and_its_command(
         run_experiments(find_backlog(experiments, plan, run), plan, run)
     (tmp_path / "mine.toml").write_text("[members]\ntile_lightgbm_001 = 1\nnothing_001 = 1\n")
     done = cold_fastslow("report", "--run", "out", "--recipe", "mine.toml")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "Report: out/report.html"
+    assert assert_done(done).strip() == "Report: out/report.html"
     page = Page(tmp_path / "out" / "report.html")
     assert_stands_alone(page)
     assert page.sections["curves"]["svg"] == 1
@@ -244,8 +257,64 @@ def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
     assert np.median(np.abs(pairs[0] - pairs[1])) == pytest.approx(MEDIAN_GAP * deviation, rel=0.02)
 
 
-def test_the_ledger_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_is_ones_own(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FASTSLOW_SUBMISSIONS", str(tmp_path))
     (tmp_path / "ledger.csv").write_text("key,recipe,oof_mean,public\nk,mine,0.5,0.777\n")
-    page = write_page(make_run(tmp_path / "run"), make_recipe(tmp_path))
+    page = write_page(whole, make_recipe(tmp_path), tmp_path / "page.html")
     assert "0.777" in page.read_text(encoding="utf-8")
+
+
+OVERFLOW = "document.scrollingElement.scrollWidth - innerWidth"
+OUTSIDE = """[...document.querySelectorAll('figure, h1, h2, p, summary')].filter(
+    e => e.getBoundingClientRect().right > innerWidth + 0.5).length"""
+SMALLEST = """Math.min(...[...document.querySelectorAll('svg')].map(
+    e => e.getBoundingClientRect().width / e.viewBox.baseVal.width))"""
+CONTRAST = """(() => {
+    const light = c => c.match(/\\d+/g).slice(0, 3).map(Number).map(v => v / 255)
+        .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const paper = light(getComputedStyle(document.body).backgroundColor);
+    const ratio = v => (Math.max(v, paper) + 0.05) / (Math.min(v, paper) + 0.05);
+    const words = [...document.querySelectorAll('p, td, th, a, summary, figcaption')]
+        .map(e => getComputedStyle(e).color);
+    const drawn = [...document.querySelectorAll('svg text')]
+        .map(e => getComputedStyle(e).fill);
+    return [Math.min(...[...words, ...drawn].map(light).map(ratio)), paper];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def wide_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of so many experiments that the heat map is wider than a phone."""
+    return report(tmp_path_factory.mktemp("report"), graphs=4, more=4).path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browse(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.mark.skipif(not CHROMIUM.is_file(), reason="apt-get install chromium")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 360, 768, 1280])
+def test_it_fits_and_asks_for_nothing(
+    width: int, theme: str, wide_page: Path, browser: Browser
+) -> None:
+    """In a real browser: no network, no complaint; it fits a phone, light and dark."""
+    browser.open(wide_page, width, theme)
+    browser.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert browser.evaluate("document.querySelectorAll('svg').length") > 20
+    assert browser.evaluate(OVERFLOW) <= 0
+    assert browser.evaluate(OUTSIDE) == 0
+    assert browser.evaluate(SMALLEST) > 0.85  # so words of 12 units have 10 pixels or more
+    contrast, paper = browser.evaluate(CONTRAST)
+    assert contrast >= 4.5
+    assert (paper < 0.2) == (theme == "dark")
+    asked = [request["request"]["url"] for request in browser.found("Network.requestWillBeSent")]
+    assert asked == [wide_page.resolve().as_uri()]
+    assert not browser.found("Log.entryAdded")
+    assert not browser.found("Runtime.exceptionThrown")
+    assert not browser.found("Runtime.consoleAPICalled")
