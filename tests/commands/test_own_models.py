@@ -81,19 +81,16 @@ def test_what_could_never_be_trained_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("learned", "scores", "found"),
-    [
-        # One score too many would shift the others to other configurations.
-        ("rows.T @ ranks", "np.r_[[9.0], rows @ weights]", "(13,) of float64 for the 12 rows"),
-        ("rows.T @ ranks", "1.0", "() of float64"),
-        ("rows.T @ ranks", "np.full(len(rows), 'a')", "(12,) of <U1"),
-        ("rows.T @ ranks", "rows[:, 0] * np.nan", "score_rows of Slip gave 12 of the 12"),
-        ("rows.T @ ranks", "np.full(len(rows), 1e300)", "32 bits"),
-        ("[[1], [1, 2]]", "rows[:, 0]", "fit_rows of"),
-        ("sys.exit(3)", "rows[:, 0]", "slip.py, line 15, in fit_rows: SystemExit: 3"),
-    ],
-)
+@pytest.mark.parametrize(("learned", "scores", "found"), [
+    # One score too many would shift the others to other configurations.
+    ("rows.T @ ranks", "np.r_[[9.0], rows @ weights]", "(13,) of float64 for the 12 rows"),
+    ("rows.T @ ranks", "1.0", "() of float64"),
+    ("rows.T @ ranks", "np.full(len(rows), 'a')", "(12,) of <U1"),
+    ("rows.T @ ranks", "rows[:, 0] * np.nan", "score_rows of Slip gave 12 of the 12"),
+    ("rows.T @ ranks", "np.full(len(rows), 1e300)", "32 bits"),
+    ("[[1], [1, 2]]", "rows[:, 0]", "fit_rows of"),
+    ("sys.exit(3)", "rows[:, 0]", "slip.py, line 15, in fit_rows: SystemExit: 3"),
+])  # fmt: skip
 def test_what_a_model_of_ones_own_may_not_do_is_said_before_the_training(
     learned: str, scores: str, found: str, fastslow_here: FastSlow, kernels: Path, tmp_path: Path
 ) -> None:

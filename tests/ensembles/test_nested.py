@@ -109,30 +109,13 @@ def test_one_group_alone_cannot_be_nested() -> None:
     assert np.isnan(mean_of_collections(ballots, scores))
 
 
-def test_a_search_proposes_a_recipe_that_can_be_read_again(tmp_path: Path) -> None:
+def test_the_best_line_fitted_on_all_graphs_is_proposed_as_a_recipe(tmp_path: Path) -> None:
     run = write_run(tmp_path, [0.5, 0.7, 4.0])
-    candidates = list_candidates(("mean_rank",), ("equal", "best"))
+    candidates = list_candidates(("mean_rank", "z_score"), ("best", "equal"))
     found = search(run, run.experiments(), candidates)
     assert found.members["tile:xla"] == ["member_0", "member_1", "member_2"]  # nothing_001 is not
     assert set(found.candidates["candidate"]) == {*(c.name for c in candidates), WHOLE}
     assert set(found.table["member"]) == {*found.candidates["candidate"], BEST, HINDSIGHT}
-    path = tmp_path / "found.toml"
-    write_recipe(found, path, "nothing_001", run)
-    recipe = find_recipe(str(path))
-    (nested,) = found.candidates.filter(candidate=WHOLE)["nested"]
-    assert recipe.nested == pytest.approx(nested, abs=1e-6)
-    assert recipe.method == found.candidate.method
-    assert recipe.fallback == "nothing_001"
-    for collection, names in found.members.items():
-        weights = dict(zip(names, found.rule.weights[collection], strict=True))
-        expected = {name: weight for name, weight in weights.items() if weight > 0}
-        assert recipe.weights(collection) == pytest.approx(expected, abs=1e-4)
-
-
-def test_what_is_proposed_is_the_best_line_fitted_on_all_graphs(tmp_path: Path) -> None:
-    run = write_run(tmp_path, [0.4, 0.6, 0.8], graphs=10)
-    candidates = list_candidates(("mean_rank", "z_score"), ("best", "equal"))
-    found = search(run, run.experiments(), candidates)
     lines = {row["candidate"]: row for row in found.candidates.iter_rows(named=True)}
     whole = lines.pop(WHOLE)
     best = max(lines.values(), key=lambda line: line["nested"])
@@ -145,8 +128,15 @@ def test_what_is_proposed_is_the_best_line_fitted_on_all_graphs(tmp_path: Path) 
         np.testing.assert_array_equal(weights, rule.weights[name])
     scored = np.array([rule.score(ballot) for ballot in ballots])
     assert whole["naive"] == pytest.approx(mean_of_collections(ballots, scored))
-    on_all = learn_choice(candidates)(ballots)
-    assert on_all.method == rule.method
+    assert learn_choice(candidates)(ballots).method == rule.method
+    write_recipe(found, tmp_path / "found.toml", "nothing_001", run)
+    recipe = find_recipe(str(tmp_path / "found.toml"))
+    assert recipe.nested == pytest.approx(whole["nested"], abs=1e-6)
+    assert (recipe.method, recipe.fallback) == (found.candidate.method, "nothing_001")
+    for collection, names in found.members.items():
+        weights = dict(zip(names, found.rule.weights[collection], strict=True))
+        expected = {name: weight for name, weight in weights.items() if weight > 0}
+        assert recipe.weights(collection) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_search_needs_members_that_say_something(tmp_path: Path) -> None:

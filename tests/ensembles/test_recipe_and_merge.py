@@ -47,33 +47,30 @@ def test_a_recipe_is_read_by_path_and_named_after_its_file(tmp_path: Path) -> No
     assert find_recipe(str(marked)).members == {"one": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (VALID.replace("fallback", "falback"), "mean fallback?"),
-        ('allow_missing = "members"\n' + VALID, "expected a"),
-        (VALID + '[collections."tile:xal"]\none = 1.0\n', "mean tile"),
-        (VALID + "extra = 1.0\n[more]\n", "more"),
-        (VALID.replace("mean_rank", "median"), "method"),
-        *((VALID.replace("1.0", weight), "members.one")
-          for weight in ("-1.0", "0.0", "nan", "inf", '"heavy"', "true", '"1"')),
-        (VALID.replace("one", '"../other/one"'), "'../other/one'"),
-        (VALID.replace("one", '"/tmp/one"'), "'/tmp/one'"),
-        (VALID.replace("one", '""'), "found ''"),
-        (VALID.replace("one", '"a\\nb"'), r"'a\nb'"),
-        (VALID + '[collections."tile:xla"]\n"../one" = 1.0\n', "'../one'"),
-        (VALID.replace('"nothing"', '"../nothing"'), "'../nothing'"),
-        ("[members]\n", "members"),
-        ("members = 3\n", "members"),
-        ('method = "mean_rank"\n', "members"),
-        ("", "members"),
-        ('name = "other"\n' + VALID, "name"),
-        ("members = [", "TOML"),
-        ("[members]\none = 1.0\none = 2.0\n", "TOML"),
-        *(("members = " + opening * 5000 + "1" + closing * 5000, "nested too deeply")
-          for opening, closing in (("[", ""), ("[", "]"), ("{a=", "}"))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "named"), [
+    (VALID.replace("fallback", "falback"), "mean fallback?"),
+    ('allow_missing = "members"\n' + VALID, "expected a"),
+    (VALID + '[collections."tile:xal"]\none = 1.0\n', "mean tile"),
+    (VALID + "extra = 1.0\n[more]\n", "more"),
+    (VALID.replace("mean_rank", "median"), "method"),
+    *((VALID.replace("1.0", weight), "members.one")
+      for weight in ("-1.0", "0.0", "nan", "inf", '"heavy"', "true", '"1"')),
+    (VALID.replace("one", '"../other/one"'), "'../other/one'"),
+    (VALID.replace("one", '"/tmp/one"'), "'/tmp/one'"),
+    (VALID.replace("one", '""'), "found ''"),
+    (VALID.replace("one", '"a\\nb"'), r"'a\nb'"),
+    (VALID + '[collections."tile:xla"]\n"../one" = 1.0\n', "'../one'"),
+    (VALID.replace('"nothing"', '"../nothing"'), "'../nothing'"),
+    ("[members]\n", "members"),
+    ("members = 3\n", "members"),
+    ('method = "mean_rank"\n', "members"),
+    ("", "members"),
+    ('name = "other"\n' + VALID, "name"),
+    ("members = [", "TOML"),
+    ("[members]\none = 1.0\none = 2.0\n", "TOML"),
+    *(("members = " + opening * 5000 + "1" + closing * 5000, "nested too deeply")
+      for opening, closing in (("[", ""), ("[", "]"), ("{a=", "}"))),
+])  # fmt: skip
 def test_a_mistake_is_refused_by_file_and_field(tmp_path: Path, text: str, named: str) -> None:
     name = write_recipe(tmp_path, text)
     with pytest.raises(InputError, match=re.escape(name)) as caught:
@@ -81,13 +78,12 @@ def test_a_mistake_is_refused_by_file_and_field(tmp_path: Path, text: str, named
     assert named in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [*((name, VALID.encode(), "name: expected a name of letters")
-       for name in ("..toml", "...toml", "....toml", "a b.toml", "-a.toml")),
-     (f"{EQUAL_WEIGHTS}.toml", VALID.encode(), EQUAL_WEIGHTS),
-     ("mine.toml", b"\xff\xfe\x00", "not a valid TOML recipe")],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content", "words"), [
+    *((name, VALID.encode(), "name: expected a name of letters")
+      for name in ("..toml", "...toml", "....toml", "a b.toml", "-a.toml")),
+    (f"{EQUAL_WEIGHTS}.toml", VALID.encode(), EQUAL_WEIGHTS),
+    ("mine.toml", b"\xff\xfe\x00", "not a valid TOML recipe"),
+])  # fmt: skip
 def test_a_recipe_with_an_invalid_name_or_no_text_is_refused(
     tmp_path: Path, name: str, content: bytes, words: str
 ) -> None:
@@ -277,11 +273,10 @@ def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
         check_replaceable(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [*((name, "expected a") for name in ("mine best", "ünder", "a+b", "-x")),
-     (EQUAL_WEIGHTS, "file another"), ("two", "an experiment")],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "words"), [
+    *((name, "expected a") for name in ("mine best", "ünder", "a+b", "-x")),
+    (EQUAL_WEIGHTS, "file another"), ("two", "an experiment"),
+])  # fmt: skip
 def test_a_proposal_has_a_name_that_recipes_may_have(name: str, words: str, tmp_path: Path) -> None:
     """It is refused before the search, for `fastslow ensemble` would not take its file."""
     run = write_run(tmp_path / "run", ["one", "two"])

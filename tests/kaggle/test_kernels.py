@@ -311,32 +311,25 @@ def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
     assert latest.values == {"HOURS": 8.0, "FOLDS": "0, 1", "PACK": ""}
 
 
-@pytest.mark.parametrize(("pair", "expected"), [
-    ("HOURS=-1", "0 or more"), ("NUM_FOLDS=1", "2 or more"), ("SCHEME=program", "architecture or"),
-    ("PACK=all", "refit or"), ("FOLDS=0,5", "numbers below NUM_FOLDS"),
-    ("FOLDS=first", "numbers below NUM_FOLDS"), ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
-    ("COLLECTIONS=layout:tpu:*", "layout:xla:random"), ("PUSH=mine", "push sets"),
-    ("COMMIT=mine", "push sets"),
+@pytest.mark.parametrize(("notebook", "pair", "expected"), [
+    *((TRAINING, *given) for given in (
+        ("HOURS=-1", "0 or more"), ("NUM_FOLDS=1", "2 or more"), ("SCHEME=program", "architecture"),
+        ("PACK=all", "refit or"), ("FOLDS=0,5", "numbers below NUM_FOLDS"),
+        ("FOLDS=first", "numbers below NUM_FOLDS"), ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
+        ("COLLECTIONS=layout:tpu:*", "layout:xla:random"), ("PUSH=mine", "push sets"),
+        ("COMMIT=mine", "push sets"))),
+    (ENSEMBLE, "BUNDLE=mine", "--bundle"), (ENSEMBLE, "RECEIPT=mine", r"one of RECIPE, SOURCES\."),
+    ("5", "HOURS=1", "no parameter"),
 ])  # fmt: skip
-def test_what_cannot_work_is_refused_by_name(pair: str, expected: str) -> None:
+def test_what_cannot_work_is_refused_by_name(notebook: str, pair: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected) as refusal:
-        parse_values([pair], find_notebook(TRAINING).read())
+        parse_values([pair], find_notebook(notebook).read())
     assert pair.partition("=")[0] in str(refusal.value)
 
 
 def test_folds_are_of_the_number_that_is_given_with_them() -> None:
     found = find_notebook(TRAINING).read()
     assert parse_values(["FOLDS=7", "NUM_FOLDS=8"], found) == {"FOLDS": "7", "NUM_FOLDS": 8}
-
-
-def test_only_what_can_be_set_is_offered() -> None:
-    """A bundle is attached by an option of its own."""
-    with pytest.raises(InputError, match="--bundle"):
-        parse_values(["BUNDLE=mine"], find_notebook(ENSEMBLE).read())
-    with pytest.raises(InputError, match=r"one of RECIPE, SOURCES\."):
-        parse_values(["RECEIPT=mine"], find_notebook(ENSEMBLE).read())
-    with pytest.raises(InputError, match="no parameter"):
-        parse_values(["HOURS=1"], find_notebook("5").read())
 
 
 def test_what_the_notebooks_have_and_what_they_understand_fits() -> None:

@@ -1,7 +1,6 @@
 """The report: complete, accessible, in need of nothing else, and honest about what is not there."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -180,8 +179,8 @@ def test_the_page_and_the_table_have_one_score_of_a_model(whole: Run, tmp_path: 
     assert f">{merged:.3f}<" in words
 
 
-def test_an_experiment_that_held_out_nothing_stops_no_report(whole: Run, tmp_path: Path) -> None:
-    run = Run(shutil.copytree(whole.folder, tmp_path / "run"))
+def test_an_experiment_that_held_out_nothing_stops_no_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", collections=("tile:xla",))
     nothing = pl.DataFrame(schema=predictions.SCHEMA)
     predictions.write(nothing, run.predictions("trees_001", "out_of_fold"))
     page = Page(write_page(run, make_recipe(tmp_path)))
@@ -257,12 +256,11 @@ def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
     assert np.median(np.abs(pairs[0] - pairs[1])) == pytest.approx(MEDIAN_GAP * deviation, rel=0.02)
 
 
-def test_the_ledger_is_ones_own(
-    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ledger_is_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTSLOW_SUBMISSIONS", str(tmp_path))
     (tmp_path / "ledger.csv").write_text("key,recipe,oof_mean,public\nk,mine,0.5,0.777\n")
-    page = write_page(whole, make_recipe(tmp_path), tmp_path / "page.html")
+    run = make_run(tmp_path / "run", collections=("tile:xla",))
+    page = write_page(run, make_recipe(tmp_path))
     assert "0.777" in page.read_text(encoding="utf-8")
 
 
