@@ -289,6 +289,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(desk: Desk) -> None:
     clone = desk.folder / "clone"
     clone_working_tree(clone)
     desk.more |= {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
+    desk.more["FASTSLOW_KAGGLE"] = UNSET  # no fork has another PYTHONPATH than ours
     desk.more |= {"GIT_EXTERNAL_DIFF": "true"}  # what people set to look at differences
     run = desk.folder / "run"
     command = [sys.executable, "-m", "solution.cli", "submit", f"{run}/mine.toml"]
