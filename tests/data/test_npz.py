@@ -44,13 +44,14 @@ def refusal(path: Path, kind: Collection) -> str:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("labelled", [True, False])
-def test_layout_graph_comes_back_as_it_was_written(
-    seed: int, labelled: bool, tmp_path: Path
-) -> None:
-    graph = make_layout_graph(seed, configs=9 + seed, labelled=labelled)
-    read = read_graph(save(tmp_path, graph), graph.collection)
-    assert find_difference(read, graph) is None
+def test_a_graph_comes_back_as_it_was_written(seed: int, tmp_path: Path) -> None:
+    """The runtimes of tiles over the normaliser."""
+    for labelled in (True, False):
+        graph = make_layout_graph(seed, configs=9 + seed, labelled=labelled)
+        assert find_difference(read_graph(save(tmp_path, graph), graph.collection), graph) is None
+    graph = make_tile_graph(seed)
+    expected = dataclasses.replace(graph, runtimes=to_arrays(graph)["config_runtime"] / 1_000_000)
+    assert find_difference(read_graph(save(tmp_path, graph), graph.collection), expected) is None
 
 
 def test_the_zip_format_of_large_files_is_read(tmp_path: Path) -> None:
@@ -60,13 +61,6 @@ def test_the_zip_format_of_large_files_is_read(tmp_path: Path) -> None:
             with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array)
     assert find_difference(read_graph(path, graph.collection), graph) is None
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_tile_graph_comes_back_with_runtimes_over_the_normaliser(seed: int, tmp_path: Path) -> None:
-    graph = make_tile_graph(seed)
-    expected = dataclasses.replace(graph, runtimes=to_arrays(graph)["config_runtime"] / 1_000_000)
-    assert find_difference(read_graph(save(tmp_path, graph), graph.collection), expected) is None
 
 
 def test_a_product_of_sizes_may_have_overflowed(tmp_path: Path) -> None:
@@ -94,23 +88,15 @@ def test_order_in_the_file_and_size_of_blocks_change_nothing(
     assert find_difference(read, graph) is None
 
 
-def test_runtimes_beyond_float32_are_exact(tmp_path: Path) -> None:
-    graph = make_layout_graph(configs=4)
-    runtimes = [2**24 + 1, 2**24 + 2, 2**40 + 1, 2**53 - 1]
-    read = read_graph(save(tmp_path, graph, config_runtime=np.array(runtimes)), graph.collection)
-    assert read.runtimes is not None
-    assert read.runtimes.tolist() == runtimes
-
-
-def test_normalisers_beyond_float32_are_exact(tmp_path: Path) -> None:
-    graph, normaliser = make_tile_graph(configs=4), 2**24 + 1
-    changes = {
-        "config_runtime": normaliser * np.arange(1, 5),
-        "config_runtime_normalizers": np.full(4, normaliser),
-    }
-    read = read_graph(save(tmp_path, graph, **changes), graph.collection)
-    assert read.runtimes is not None
-    assert read.runtimes.tolist() == [1, 2, 3, 4]
+def test_runtimes_and_normalisers_beyond_float32_are_exact(tmp_path: Path) -> None:
+    runtimes, normaliser = np.array([2**24 + 1, 2**24 + 2, 2**40 + 1, 2**53 - 1]), 2**24 + 1
+    for graph, times, expected in (
+        (make_layout_graph(configs=4), {"config_runtime": runtimes}, runtimes),
+        (make_tile_graph(configs=4), {"config_runtime": normaliser * np.arange(1, 5),
+         "config_runtime_normalizers": np.full(4, normaliser)}, np.arange(1, 5)),
+    ):  # fmt: skip
+        read = read_graph(save(tmp_path, graph, **times), graph.collection)
+        assert np.array_equal(read.runtimes, expected)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100, 0.3, 0.6, 0.95, -22, -1])
@@ -121,11 +107,13 @@ def test_truncated_file_is_refused(kept: float, tmp_path: Path) -> None:
     assert "truncated or" in refusal(path, GRAPHS["layout"].collection)
 
 
-def test_text_and_missing_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "program.npz"
+def test_missing_files_text_and_pickles_are_refused(tmp_path: Path) -> None:
+    path, trace = tmp_path / "program.npz", tmp_path / "unpickled"
     assert "such file" in refusal(path, collection("tile:xla"))
-    path.write_text("This is not a zip file. " * 100)
-    assert "npz file" in refusal(path, collection("tile:xla"))
+    for content in (b"This is not a zip file. " * 100, pickle.dumps(Bomb(trace))):
+        path.write_bytes(content)
+        assert "npz file" in refusal(path, collection("tile:xla"))
+    assert not trace.exists()
 
 
 @pytest.mark.parametrize(("kind", "name"), ARRAYS)
@@ -137,13 +125,6 @@ def test_pickled_array_is_refused_and_never_unpickled(kind: str, name: str, tmp_
     with np.load(path, allow_pickle=True) as arrays:
         arrays[name]
     assert trace.exists()  # it would have gone off
-
-
-def test_pickle_instead_of_a_zip_is_refused_and_never_unpickled(tmp_path: Path) -> None:
-    path, trace = tmp_path / "program.npz", tmp_path / "unpickled"
-    path.write_bytes(pickle.dumps(Bomb(trace)))
-    assert "npz file" in refusal(path, collection("tile:xla"))
-    assert not trace.exists()
 
 
 @pytest.mark.parametrize(("kind", "name"), ARRAYS)
@@ -231,7 +212,7 @@ def test_file_with_one_flipped_bit_is_refused_or_reads_the_same(
     path = save(tmp_path, graph)
     content, sound = path.read_bytes(), read_graph(path, graph.collection)
     generator = random.Random(0)
-    for place in range(0, len(content), 3):
+    for place in range(0, len(content), 8):
         damaged = bytearray(content)
         damaged[place] ^= 1 << generator.randrange(8)
         path.write_bytes(damaged)
