@@ -65,9 +65,7 @@ def test_part_of_the_download_is_enough(folder: str, tmp_path: Path) -> None:
     assert [describe(file) for file in find_files(tmp_path / folder)] == expected
 
 
-def test_relative_folder_may_be_the_split_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_folder_may_be_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path, LAYOUT_FILE)
     monkeypatch.chdir(tmp_path / "layout/xla/random/train")
     for folder in (".", "../train", "../../random", "program.npz"):
@@ -99,9 +97,7 @@ def test_same_graph_twice_is_refused_with_both_paths(other: str, tmp_path: Path)
     assert all(str(path) in message for path in paths)
 
 
-def test_missing_and_empty_folders_are_refused_and_files_in_wrong_places_counted(
-    tmp_path: Path,
-) -> None:
+def test_missing_and_empty_folders_and_wrong_places_are_refused(tmp_path: Path) -> None:
     assert "such folder" in refusal(tmp_path / "missing")
     message = refusal(tmp_path)
     assert "random}/{train" in message and "found none." in message
@@ -133,9 +129,7 @@ SAMPLE_TEXT = "ID,TopConfigs\ntile:xla:kernel,0;1;2;3;4\n"
     ("data", "data"), ("data", "data/npz_all"), ("data/npz", "data"), ("data/npz_all", "data"),
     ("data/npz_all/npz", "data/npz_all"), ("data/npz_all/npz", "data"),
 ])  # fmt: skip
-def test_sample_submission_is_found_in_below_and_beside(
-    folder: str, place: str, tmp_path: Path
-) -> None:
+def test_a_sample_is_found_in_below_and_beside(folder: str, place: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir(parents=True)
     [path] = touch(tmp_path / place, "sample_submission.csv")
     path.write_text(SAMPLE_TEXT, encoding="utf-8")
@@ -173,9 +167,7 @@ def test_identify_file_reads_the_arrays_but_no_layout_collection(tmp_path: Path)
     ("missing.npz", "tile:xla", "no such file"), ("kernel.npz", "tile:nlp", "The five"),
     (".", "tile:xla", r"is a folder\. Give one npz file"), ("kernel.npz", None, "truncated or"),
 ])  # fmt: skip
-def test_identify_file_refuses(
-    name: str, collection: str | None, words: str, tmp_path: Path
-) -> None:
+def test_identifying_refuses(name: str, collection: str | None, words: str, tmp_path: Path) -> None:
     touch(tmp_path, "kernel.npz")
     with pytest.raises(InputError, match=words):
         identify_file(tmp_path / name, collection)
@@ -201,14 +193,11 @@ def test_files_that_are_used_or_are_no_data_are_not_named(tmp_path: Path) -> Non
     other = ["tile/xla/train/notes.txt", "tile/xla/train/._a.npz", "npz_all.tar"]
     *_, path = touch(tmp_path, LAYOUT_FILE, *other, "sample_submission.csv")
     path.write_text(SAMPLE_TEXT, encoding="utf-8")
-    assert find_left_out(tmp_path) == []
-    assert find_left_out(tmp_path / LAYOUT_FILE) == []
+    assert find_left_out(tmp_path) == [] and find_left_out(tmp_path / LAYOUT_FILE) == []
 
 
 @pytest.mark.parametrize("linked", ["default", "another"])
-def test_a_folder_that_a_link_makes_another_collection_counts_as_both(
-    linked: str, tmp_path: Path
-) -> None:
+def test_a_folder_that_a_link_makes_another_counts_as_both(linked: str, tmp_path: Path) -> None:
     """A link with a name that is no collection's adds nothing."""
     touch(tmp_path, LAYOUT_FILE)
     (tmp_path / "layout/xla" / linked).symlink_to("random")
@@ -251,8 +240,7 @@ def test_a_folder_called_like_a_file_many_ways_and_a_long_path_add_nothing(tmp_p
 def test_a_sample_that_was_saved_again_counts(start: str, row: str, tmp_path: Path) -> None:
     (path,) = touch(tmp_path, "sample_submission.csv")
     path.write_text(f"{start}\n{row}\n", encoding="utf-8", newline="")
-    assert find_sample_submission(tmp_path) == path
-    assert find_left_out(tmp_path) == []
+    assert find_sample_submission(tmp_path) == path and find_left_out(tmp_path) == []
 
 
 @pytest.mark.parametrize(
