@@ -24,14 +24,11 @@ from solution.system.errors import InputError
 from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, make_wide_graph
 
 RECORD = {"source": "0123456789abcdef", "summary": {"nodes": 8, "spread": None}}
+NOTHING_TO_SET = {"configurable": np.empty(0, np.int64), "configs": encode(np.empty((12, 0, 18)))}
 GRAPHS = {
     "layout": make_layout_graph(),
     "layout without labels": make_layout_graph(labelled=False),
-    "no configurable nodes": dataclasses.replace(
-        make_layout_graph(),
-        configurable=np.empty(0, np.int64),
-        configs=encode(np.empty((12, 0, 18))),
-    ),
+    "no configurable nodes": dataclasses.replace(make_layout_graph(), **NOTHING_TO_SET),
     "no edges": dataclasses.replace(make_layout_graph(), edges=np.empty((0, 2), np.int64)),
     "repeated": make_layout_graph().select(np.array([3, 3, 0, 3])),
     "one configuration": make_layout_graph(configs=1),
@@ -45,10 +42,6 @@ def write(folder: Path, graph: Graph) -> Path:
     path = folder / "graph.safetensors"
     write_prepared(graph, RECORD, path)
     return path
-
-
-def header_size(content: bytes) -> int:
-    return 8 + int.from_bytes(content[:8], "little")
 
 
 def refusal(path: Path) -> str:
@@ -85,10 +78,8 @@ def test_many_codes_are_mapped_and_take_no_memory(tmp_path: Path) -> None:
     graph = make_wide_graph()
     read = read_prepared(write(tmp_path, graph))
     codes = read.layouts.codes
-    assert type(codes) is np.ndarray
-    assert isinstance(codes.base, np.memmap)
-    assert 0 < read.nbytes <= graph.nbytes - codes.nbytes
-    assert codes.nbytes > 1 << 20
+    assert type(codes) is np.ndarray and isinstance(codes.base, np.memmap)
+    assert 0 < read.nbytes <= graph.nbytes - codes.nbytes and codes.nbytes > 1 << 20
     assert find_difference(read, graph) is None
     with pytest.raises(ValueError, match="read-only"):
         codes[0] = 0
@@ -103,7 +94,7 @@ def test_a_mapped_graph_outlives_its_file(tmp_path: Path) -> None:
     graph = make_wide_graph()
     path = write(tmp_path, graph)
     read = read_prepared(path)
-    write_prepared(make_layout_graph(), RECORD, path)
+    write(tmp_path, make_layout_graph())
     assert find_difference(read, graph) is None
     path.unlink()
     assert find_difference(read, graph) is None
@@ -153,7 +144,7 @@ def test_any_flipped_byte_of_the_header_is_refused(graph: Graph, tmp_path: Path)
     path = write(tmp_path, graph)
     content = path.read_bytes()
     generator = random.Random(0)
-    for position in range(0, header_size(content), 3):
+    for position in range(0, 8 + int.from_bytes(content[:8], "little"), 3):
         damaged = bytearray(content)
         damaged[position] ^= generator.randrange(1, 256)
         path.write_bytes(damaged)
@@ -162,23 +153,7 @@ def test_any_flipped_byte_of_the_header_is_refused(graph: Graph, tmp_path: Path)
     assert find_difference(read_prepared(path), graph) is None
 
 
-@pytest.mark.parametrize("graph", [GRAPHS["layout"], GRAPHS["tile"]], ids=["layout", "tile"])
-def test_a_flipped_byte_of_the_arrays_is_a_graph_or_a_message(graph: Graph, tmp_path: Path) -> None:
-    """Not looked for at every start, `fastslow check` does; but nothing else may be raised."""
-    path = write(tmp_path, graph)
-    content = path.read_bytes()
-    generator = random.Random(1)
-    for place in range(header_size(content), len(content), 19):
-        damaged = bytearray(content)
-        damaged[place] ^= 1 << generator.randrange(8)
-        path.write_bytes(damaged)
-        try:
-            read_prepared(path)
-        except InputError as error:
-            assert str(path) in str(error)
-
-
-CONFIGS = 4000
+CONFIGS, NODES = 1000, 20
 EPOCHS, SAMPLED, VALIDATION, MAX_CONFIGS = 2, 48, 200, 300
 TRAINING = TrainingSettings(
     epochs=EPOCHS, configs_per_graph=SAMPLED, max_configs=None, validation_configs=VALIDATION
@@ -205,29 +180,23 @@ class WatchedCodes(np.ndarray):
 def watch(graph: Graph) -> Graph:
     book = graph.layouts
     watched = Codebook(book.layouts, book.starts, book.codes.view(WatchedCodes), book.rows)
-    fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
-    return Graph(**{**fields, "configs": watched})
+    return dataclasses.replace(graph, configs=watched)
 
 
+NET = LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING)
+TREES = LightGBMSettings(rounds=5, max_configs=MAX_CONFIGS)
+
+
+# A net reads all codes once, to count how frequent each is; then what is sampled.
 @pytest.mark.parametrize(
     ("settings", "expected"),
-    [
-        # All codes once, to count how frequent each is; then what is sampled.
-        (
-            LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
-            CONFIGS + EPOCHS * SAMPLED + 2 * VALIDATION,
-        ),
-        (LightGBMSettings(rounds=5, max_configs=MAX_CONFIGS), 2 * MAX_CONFIGS),
-    ],
-    ids=["layout net", "layout LightGBM"],
+    [(NET, CONFIGS + EPOCHS * SAMPLED + 2 * VALIDATION), (TREES, 2 * MAX_CONFIGS)],
 )
 def test_training_reads_only_the_configurations_that_it_learns_from(
     settings: RankerSettings, expected: int, tmp_path: Path
 ) -> None:
     """One graph to learn from, the same to stop early on, of many configurations."""
-    path = tmp_path / "wide.safetensors"
-    write_prepared(make_wide_graph(CONFIGS, 60), {}, path)
-    graph = watch(read_prepared(path))
+    graph = watch(read_prepared(write(tmp_path, make_wide_graph(CONFIGS, NODES))))
     WatchedCodes.rows_read = 0
     ranker = settings.build(seed=0).fit([graph], [graph])
     assert 0 < WatchedCodes.rows_read <= expected
@@ -238,24 +207,16 @@ def test_training_reads_only_the_configurations_that_it_learns_from(
 
 
 def test_a_mapped_graph_predicts_the_same_as_one_in_memory(tmp_path: Path) -> None:
-    path = tmp_path / "wide.safetensors"
     graph = make_wide_graph(18_000, 60)
-    write_prepared(graph, {}, path)
-    settings = LightGBMSettings(rounds=5, max_configs=100)
-    ranker = settings.build(0).fit([make_wide_graph(500, 60)], [])
+    path = write(tmp_path, graph)
+    ranker = TREES.build(0).fit([make_wide_graph(500, 60)], [])
     np.testing.assert_array_equal(ranker.predict(read_prepared(path)), ranker.predict(graph))
 
 
-def write_some(folder: Path) -> list[Path]:
-    graphs = [make_layout_graph(seed, 40, name=f"g{seed}") for seed in range(4)]
-    paths = [folder / f"{graph.name}.safetensors" for graph in graphs]
-    for graph, path in zip(graphs, paths, strict=True):
-        write_prepared(graph, {}, path)
-    return paths
-
-
 def test_graphs_are_kept_while_they_fit(tmp_path: Path) -> None:
-    paths = write_some(tmp_path)
+    paths = [tmp_path / f"{seed}.safetensors" for seed in range(4)]
+    for seed, path in enumerate(paths):
+        write_prepared(make_layout_graph(seed, 40, name=f"g{seed}"), {}, path)
     size = read_prepared(paths[0]).nbytes
     for budget, kept in ((0, 0), (size, 1), (10 * size, 4)):
         cache = GraphCache(budget)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import FASTSLOW, Program, find_growing, run_cold, wait_until
 from tests.store.test_store import snapshot
 
-NUM_GRAPHS = 40
+NUM_GRAPHS = 24
 CONFIGS = 300
 
 
@@ -43,15 +42,17 @@ def prepare(folder: Path, *more: str | Path) -> subprocess.CompletedProcess[str]
     return FASTSLOW.run("prepare", "data", *more, cwd=folder)
 
 
-def prepare_cold(
-    folder: Path, *more: str | Path, before: Callable[[], None] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """In a new interpreter, with another hash seed; `before` is called in its process."""
-    return run_cold("prepare", "data", *more, cwd=folder, preexec_fn=before)
+def start(store: Path, workers: str = "1") -> Program:
+    """Begin to prepare the data beside the store."""
+    words = ("prepare", "data", "--out", store.name, "--workers", workers)
+    return FASTSLOW.start(*words, cwd=store.parent)
 
 
-def start(folder: Path, *more: str) -> Program:
-    return FASTSLOW.start("prepare", "data", *more, cwd=folder)
+def prepare_again(store: Path, workers: str = "1") -> None:
+    """The same command ends with the bytes of an undisturbed preparation."""
+    done = prepare(store.parent, "--out", store, "--workers", workers)
+    assert done.returncode == 0, done.stderr
+    assert snapshot(store) == snapshot(store.with_name("whole"))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, and in `whole` the store of an undisturbed preparation."""
     folder = tmp_path_factory.mktemp("work")
     write_data(folder)
-    done = prepare_cold(folder, "--out", "whole")
+    done = run_cold("prepare", "data", "--out", "whole", cwd=folder)  # with another hash seed
     assert done.returncode == 0, done.stderr
     assert f"{NUM_GRAPHS} graphs" in done.stdout
     return folder
@@ -79,14 +80,12 @@ def kill_with_children(process: Program) -> None:
 
 
 @pytest.mark.parametrize(("workers", "kills"), [("1", 4), ("2", 2)])
-def test_a_killed_preparation_ends_with_the_same_bytes(
-    workers: str, kills: int, work: Path
-) -> None:
+def test_a_killed_preparation_ends_in_the_same_bytes(workers: str, kills: int, work: Path) -> None:
     store, generator = work / f"killed-{workers}", random.Random(workers)
     times: dict[Path, int] = {}
     for kill in range(kills):
         target = NUM_GRAPHS * kill // kills
-        process = start(work, "--out", store.name, "--workers", workers)
+        process = start(store, workers)
         if wait_until(lambda target=target: count_graphs(store) >= target, process):  # type: ignore[misc]
             time.sleep(generator.random() * 0.02)
             kill_with_children(process)
@@ -95,26 +94,23 @@ def test_a_killed_preparation_ends_with_the_same_bytes(
         found = {path: path.stat().st_mtime_ns for path in store.rglob("[!.]*.safetensors")}
         assert found.items() >= times.items()  # what is finished is not prepared again
         times = found
-    done = prepare(work, "--out", store, "--workers", workers)
-    assert done.returncode == 0, done.stderr
-    assert snapshot(store) == snapshot(work / "whole")
+    prepare_again(store, workers)
 
 
 def test_an_unfinished_store_says_so(work: Path) -> None:
     store = work / "unfinished"
-    process = start(work, "--out", store.name, "--workers", "1")
+    process = start(store)
     assert wait_until(lambda: count_graphs(store) >= 1, process)
     kill_with_children(process)
     check = FASTSLOW.run("check", store)
-    assert check.returncode == 2
-    assert "its preparation" in check.stderr
+    assert check.returncode == 2 and "its preparation" in check.stderr
     with pytest.raises(InputError, match="`fastslow prepare`"):
         Store.open(store)
 
 
 def test_of_two_preparations_at_once_one_is_refused(work: Path) -> None:
     store = work / "two"
-    process = start(work, "--out", store.name, "--workers", "1")
+    process = start(store)
     assert wait_until(lambda: count_graphs(store) >= 3, process)
     os.kill(process.pid, signal.SIGSTOP)
     try:
@@ -123,8 +119,7 @@ def test_of_two_preparations_at_once_one_is_refused(work: Path) -> None:
     finally:
         os.kill(process.pid, signal.SIGCONT)
     for result in (second, replacing):
-        assert result.returncode == 2
-        assert "another process" in result.stderr
+        assert result.returncode == 2 and "another process" in result.stderr
     assert process.wait() == 0
     assert snapshot(store) == snapshot(work / "whole")
 
@@ -143,20 +138,16 @@ def test_a_killed_worker_is_said_and_nothing_is_lost(work: Path) -> None:
     files, store = find_files(work / "data"), work / "worker"
     with pytest.raises(InputError, match="memory.*--workers"):
         prepare_store(files, store, DeadlyPreparation(), workers=2)
-    assert count_graphs(store) < NUM_GRAPHS
-    assert not (store / "graphs.parquet").exists()
-    assert prepare(work, "--out", store, "--workers", "1").returncode == 0
-    assert snapshot(store) == snapshot(work / "whole")
+    assert count_graphs(store) < NUM_GRAPHS and not (store / "graphs.parquet").exists()
+    prepare_again(store)
 
 
 def assert_no_room(result: subprocess.CompletedProcess[str], words: str, store: Path) -> None:
     assert result.returncode == 2, result.stderr
     message = " ".join(result.stderr.split())
-    assert words in message
-    assert "command again" in message
+    assert words in message and "command again" in message
     assert "Traceback" not in result.stderr
-    assert not list(store.rglob(".partial-*"))
-    assert not (store / "graphs.parquet").exists()
+    assert not list(store.rglob(".partial-*")) and not (store / "graphs.parquet").exists()
 
 
 def test_files_that_may_not_be_large_enough_are_said(work: Path) -> None:
@@ -167,16 +158,13 @@ def test_files_that_may_not_be_large_enough_are_said(work: Path) -> None:
     def restrict() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    arguments = ("--out", store, "--workers", "2")
-    assert_no_room(prepare_cold(work, *arguments, before=restrict), "File too large", store)
-    assert prepare(work, *arguments).returncode == 0
-    assert snapshot(store) == snapshot(work / "whole")
+    words = ("prepare", "data", "--out", store, "--workers", "2")
+    assert_no_room(run_cold(*words, cwd=work, preexec_fn=restrict), "File too large", store)
+    prepare_again(store, "2")
 
 
 @pytest.mark.parametrize("room", [4096, 100_000, -1])
-def test_a_full_disk_is_said_and_the_same_command_goes_on(
-    room: int, disk: Path, work: Path
-) -> None:
+def test_a_full_disk_is_said_and_the_command_goes_on(room: int, disk: Path, work: Path) -> None:
     """With room for the record, some graphs, all but the index."""
     wanted = snapshot(work / "whole")
     if room < 0:
@@ -194,14 +182,13 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
 @pytest.mark.slow
 def test_the_folder_is_removed_under_it(work: Path) -> None:
     store = work / "removed"
-    program = start(work, "--out", store.name, "--workers", "1")
+    program = start(store)
     assert wait_until(lambda: count_graphs(store) >= 5, program)
     shutil.rmtree(store, ignore_errors=True)
     code, errors = program.wait(60), program.communicate()[1]
     assert code in (0, 2) and "Traceback" not in errors, errors
     shutil.rmtree(store, ignore_errors=True)
-    assert prepare(work, "--out", store, "--workers", "1").returncode == 0
-    assert snapshot(store) == snapshot(work / "whole")
+    prepare_again(store)
 
 
 @pytest.mark.slow
