@@ -16,9 +16,8 @@ LocalFileSystem = pytest.importorskip("fsspec.implementations.local").LocalFileS
 
 
 @pytest.fixture(autouse=True)
-def mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "mirrors"))
-    return tmp_path / "mirrors"
 
 
 @pytest.fixture
@@ -28,6 +27,14 @@ def there(tmp_path: Path) -> Path:
         (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "there" / name).write_text(name)
     return tmp_path / "there"
+
+
+@pytest.fixture
+def mirror(there: Path) -> Mirror:
+    """What came of it."""
+    found = Mirror.of(f"file://{there}")
+    found.pull()
+    return found
 
 
 def test_what_changes_here_goes_there_and_back(there: Path) -> None:
@@ -47,9 +54,13 @@ def test_what_changes_here_goes_there_and_back(there: Path) -> None:
         assert not (again / "new" / "c.txt").exists()
 
 
-def test_what_is_known_is_not_fetched_again(there: Path) -> None:
-    mirror = Mirror.of(f"file://{there}")
-    mirror.pull()
+def test_a_mirror_is_known_by_its_folder(mirror: Mirror, tmp_path: Path) -> None:
+    assert Mirror.find(mirror.folder) == mirror and Mirror.find(tmp_path) is None
+    with on_this_machine(tmp_path) as folder:
+        assert folder == tmp_path
+
+
+def test_what_is_known_is_not_fetched_again(mirror: Mirror) -> None:
     before = {path: path.stat().st_ino for path in mirror.folder.rglob("*.txt")}
     mirror.pull()
     assert {path: path.stat().st_ino for path in mirror.folder.rglob("*.txt")} == before
@@ -58,10 +69,8 @@ def test_what_is_known_is_not_fetched_again(there: Path) -> None:
     assert (mirror.folder / "a.txt").read_text() == "a.txt"
 
 
-def test_what_was_never_sent_is_not_deleted(there: Path) -> None:
+def test_what_was_never_sent_is_not_deleted(mirror: Mirror, there: Path) -> None:
     """As after a driver that died before it could send."""
-    mirror = Mirror.of(f"file://{there}")
-    mirror.pull()
     (mirror.folder / "model").write_text("trained")
     mirror.pull()
     assert (mirror.folder / "model").exists()
@@ -96,10 +105,8 @@ def test_a_mirror_that_was_removed_empties_no_bucket(there: Path) -> None:
 
 
 @pytest.mark.parametrize("sent_since", [False, True])
-def test_a_bucket_that_was_emptied_empties_no_mirror(there: Path, sent_since: bool) -> None:
+def test_an_emptied_bucket_empties_no_mirror(mirror: Mirror, there: Path, sent_since: bool) -> None:
     """As where a service came back empty, even if it got some of the models since."""
-    mirror = Mirror.of(f"file://{there}")
-    mirror.pull()
     (mirror.folder / "run.json").write_text("{}")
     mirror.push()
     shutil.rmtree(there)
@@ -108,12 +115,11 @@ def test_a_bucket_that_was_emptied_empties_no_mirror(there: Path, sent_since: bo
         (mirror.folder / "job").mkdir()
         (mirror.folder / "job" / "weights").write_text("trained")
         mirror.push("job")
-    words = (
-        f"the {3 + sent_since} files that stood there, found {'no run' if sent_since else 'none'}"
-    )
-    for bring in (mirror.pull, lambda: mirror.pull(must_exist=True)):
+    found = "no run" if sent_since else "none"
+    words = f"the {3 + sent_since} files that stood there, found {found}"
+    for must_exist in (False, True):
         with pytest.raises(InputError, match=f"expected {words}.*Nothing is deleted"):
-            bring()
+            mirror.pull(must_exist=must_exist)
     assert (mirror.folder / "deep" / "b.txt").exists()
     (mirror.folder / "a.txt").write_text("changed")
     with pytest.raises(InputError, match=f"expected {words}"):
@@ -121,8 +127,7 @@ def test_a_bucket_that_was_emptied_empties_no_mirror(there: Path, sent_since: bo
     mirror.folder.with_name(f"{mirror.folder.name}.mirror.json").unlink()  # as the message says
     mirror.pull()
     mirror.push()
-    assert (there / "a.txt").read_text() == "changed"
-    assert (there / "run.json").exists()
+    assert (there / "a.txt").read_text() == "changed" and (there / "run.json").exists()
 
 
 def test_a_folder_that_was_emptied_there_goes_here_as_well(there: Path) -> None:
@@ -152,16 +157,12 @@ def test_each_service_has_a_mirror_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     assert len({plain.folder, one.folder, Mirror.of("s3://bucket/run").folder}) == 3
 
 
-def test_what_is_only_read_is_not_sent_back(there: Path) -> None:
+def test_what_is_only_read_must_be_there_and_is_not_sent_back(there: Path) -> None:
     with on_this_machine(f"file://{there}", sends=False) as folder:
         (folder / "a.txt").unlink()
     assert (there / "a.txt").exists()
-
-
-def test_what_is_only_read_must_be_there(there: Path) -> None:
     address = f"file://{there}/nowhere"
-    absent = pytest.raises(InputError, match="nowhere")
-    with absent, on_this_machine(address, sends=False):
+    with pytest.raises(InputError, match="nowhere"), on_this_machine(address, sends=False):
         pass
     assert not Mirror.of(address).folder.exists()
     with on_this_machine(address):  # a run begins empty
@@ -169,11 +170,8 @@ def test_what_is_only_read_must_be_there(there: Path) -> None:
 
 
 def test_one_process_works_on_a_run(there: Path) -> None:
-    with (
-        on_this_machine(f"file://{there}", alone=True),
-        pytest.raises(InputError, match="another process"),
-        on_this_machine(f"file://{there}", alone=True),
-    ):
+    address, refused = f"file://{there}", pytest.raises(InputError, match="another process")
+    with on_this_machine(address, alone=True), refused, on_this_machine(address, alone=True):
         pass
 
 
@@ -184,18 +182,14 @@ def test_what_failed_is_what_is_said(there: Path) -> None:
     assert (there / "half").exists()
 
 
-def test_a_damaged_record_of_a_mirror_says_what_to_remove(there: Path) -> None:
-    mirror = Mirror.of(f"file://{there}")
-    mirror.pull()
+def test_a_damaged_record_of_a_mirror_says_what_to_remove(mirror: Mirror) -> None:
     sidecar = mirror.folder.with_name(f"{mirror.folder.name}.mirror.json")
     sidecar.write_text(sidecar.read_text()[:-20])
     with pytest.raises(InputError, match="Remove"):
         mirror.pull()
 
 
-def test_a_part_can_be_sent_alone_and_its_record_last(there: Path) -> None:
-    mirror = Mirror.of(f"file://{there}")
-    mirror.pull()
+def test_a_part_can_be_sent_alone_and_its_record_last(mirror: Mirror, there: Path) -> None:
     for name in ("job/job.json", "job/weights", "other/file"):
         (mirror.folder / name).parent.mkdir(exist_ok=True)
         (mirror.folder / name).write_text(name)
@@ -204,15 +198,6 @@ def test_a_part_can_be_sent_alone_and_its_record_last(there: Path) -> None:
     assert not (there / "other").exists()
     written = [(there / "job" / name).stat().st_mtime_ns for name in ("weights", "job.json")]
     assert written == sorted(written)
-
-
-def test_a_mirror_is_known_by_its_folder(there: Path, tmp_path: Path) -> None:
-    mirror = Mirror.of(f"file://{there}")
-    mirror.pull()
-    assert Mirror.find(mirror.folder) == mirror
-    assert Mirror.find(tmp_path) is None
-    with on_this_machine(tmp_path) as folder:
-        assert folder == tmp_path
 
 
 @pytest.mark.parametrize(("address", "words"), [
@@ -227,10 +212,9 @@ def test_an_address_that_cannot_be_used(address: str, words: str) -> None:
 
 def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    for name, value in (("ENDPOINT_URL", "http://127.0.0.1:1"), ("MAX_ATTEMPTS", "1"),
+                        ("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test")):  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
     with pytest.raises(InputError, match="s3://bucket/run"), on_this_machine("s3://bucket/run"):
         pass
 

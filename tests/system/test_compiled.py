@@ -30,6 +30,14 @@ with scratch_folder():
 """
 
 
+def run_python(code: str, **changes: str | None) -> "subprocess.CompletedProcess[str]":
+    """In a process with other variables; None: without this one."""
+    changed = {**os.environ, **changes}
+    environment = {name: value for name, value in changed.items() if value is not None}
+    called = [sys.executable, "-c", code]
+    return subprocess.run(called, env=environment, capture_output=True, text=True, check=True)
+
+
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FASTSLOW_TEMPORARY", raising=False)
@@ -86,9 +94,7 @@ def test_an_object_has_its_folder_until_it_ends(base: Path) -> None:
     assert not list(base.iterdir())
 
 
-def test_where_no_folder_can_be_made_the_command_goes_on(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_folder_the_command_goes_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> str:
         raise OSError(28, "No space left on device")
 
@@ -105,12 +111,8 @@ def test_what_multiprocessing_keeps_there_is_removed_without_a_word(tmp_path: Pa
         "with scratch_folder():\n"
         "    print(get_temp_dir())"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    environment.pop("FASTSLOW_TEMPORARY", None)
-    called = [sys.executable, "-c", code]
-    done = subprocess.run(called, env=environment, capture_output=True, text=True, check=True)
-    assert Path(done.stdout.strip()).is_relative_to(tmp_path)
-    assert not done.stderr
+    done = run_python(code, TMPDIR=str(tmp_path), FASTSLOW_TEMPORARY=None)
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path) and not done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -137,14 +139,11 @@ def test_all_that_is_compiled_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("imported", ["solution, numba", "numba, solution"])
-def test_what_is_compiled_is_kept_there(imported: str) -> None:
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_what_is_compiled_is_kept_there(given: str | None, imported: str) -> None:
     code = f"import {imported}; print(numba.config.CACHE_DIR)"
-    own = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    for given, expected in ((own, str(find_cache())), (own | {"NUMBA_CACHE_DIR": "mine"}, "mine")):
-        found = subprocess.run(
-            [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
-        )
-        assert found.stdout.strip() == expected
+    expected = given or str(find_cache())
+    assert run_python(code, NUMBA_CACHE_DIR=given).stdout.strip() == expected
 
 
 @pytest.fixture
@@ -158,33 +157,30 @@ def checkout(tmp_path: Path) -> Path:
         (tmp_path / name).write_text("as committed\n", encoding="utf-8")
     author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for arguments in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "all"]):
-        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
+        call(tmp_path, "git", *arguments)
     return tmp_path
+
+
+def call(folder: Path, *words: str) -> str:
+    """What a program prints in the folder."""
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def ask(checkout: Path) -> str:
     """What the module in the checkout says."""
     code = "import commit; print(commit.read_commit())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=checkout / "solution" / "system",
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.strip()
+    return call(checkout / "solution" / "system", sys.executable, "-c", code)
 
 
 def test_a_checkout_is_dirty_where_more_than_the_ledger_differs(checkout: Path) -> None:
-    head = subprocess.run(
-        ["git", "-C", str(checkout), "rev-parse", "HEAD"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+    """And without git there is no commit."""
+    head = call(checkout, "git", "rev-parse", "HEAD")
     assert ask(checkout) == head
     (checkout / commit.LEDGER).write_text("a submission more\n", encoding="utf-8")
     assert ask(checkout) == head
     (checkout / "README.md").write_text("other words\n", encoding="utf-8")
     assert ask(checkout) == f"{head}-dirty"
-
-
-def test_without_git_there_is_no_commit(checkout: Path) -> None:
     shutil.rmtree(checkout / ".git")
     assert ask(checkout) == "None"
 
@@ -228,9 +224,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize("work", [tune, run, choose, collect])
-def test_a_folder_above_those_of_others_leaves_theirs(
-    work: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_the_leftovers_of_others_stay(work: Callable[[Path], None], tmp_path: Path) -> None:
     if work is run:  # it is begun in an empty folder only
         run(tmp_path)
     write(tmp_path, ".partial-own", *OTHERS)

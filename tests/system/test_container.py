@@ -13,19 +13,17 @@ from solution.system.errors import InputError
 from solution.system.memory import memory_left
 
 MB = 1_000_000
-NO_LIMIT = {"memory.max": "max", "memory.limit_in_bytes": 9223372036854771712}
+# By version: the files of the limit and of what is taken, a prefix, and no limit.
+FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_", 9223372036854771712),
+         2: ("memory.max", "memory.current", "", "max")}  # fmt: skip
 
 
 def make_group(folder: Path, version: int, limit: int | None, taken: int, files: int = 0) -> None:
     """The files of one group; half of the files that were read have been used twice."""
     folder.mkdir(parents=True, exist_ok=True)
-    if version == 2:
-        names, total = ("memory.max", "memory.current"), ""
-    else:
-        names, total = ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_"
-    written = NO_LIMIT[names[0]] if limit is None else limit
-    (folder / names[0]).write_text(f"{written}\n", encoding="utf-8")
-    (folder / names[1]).write_text(f"{taken}\n", encoding="utf-8")
+    name, usage, total, none = FILES[version]
+    (folder / name).write_text(f"{none if limit is None else limit}\n", encoding="utf-8")
+    (folder / usage).write_text(f"{taken}\n", encoding="utf-8")
     lines = [f"{total}{kind}_file {files // 2}" for kind in ("active", "inactive")]
     lines = ["anon 7", "active_file 1", *lines, f"{total}inactive_anon {taken}"]
     (folder / "memory.stat").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -43,25 +41,19 @@ def mounted(groups: Path, version: int) -> Path:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(
-    ("limit", "taken", "files", "left"),
-    [
-        (16_000 * MB, 10_000 * MB, 0, 6_000 * MB),  # not all 16 GB
-        (16_000 * MB, 10_000 * MB, 3_000 * MB, 9_000 * MB),  # files are given up when needed
-        (1_000 * MB, 1_200 * MB, 0, 0),  # over the limit for a moment
-        (1_000 * MB, 100 * MB, 200 * MB, 1_000 * MB),  # read at two moments
-        (None, 100 * MB, 0, None),
-    ],
-)
-def test_it_is_the_limit_less_what_is_taken_but_for_files(
-    tmp_path: Path, version: int, limit: int | None, taken: int, files: int, left: int | None
-) -> None:
-    make_group(mounted(tmp_path, version), version, limit, taken, files)
-    found = memory_left(tmp_path, make_membership(tmp_path, version, "/docker/4f1"))
-    if left is None:
-        assert found is None or found > 1 << 60
-    else:
-        assert found == left
+def test_it_is_the_limit_less_what_is_taken_but_for_files(tmp_path: Path, version: int) -> None:
+    membership = make_membership(tmp_path, version, "/docker/4f1")
+    for limit, taken, files, left in (
+        (16_000, 10_000, 0, 6_000),  # not all 16 GB
+        (16_000, 10_000, 3_000, 9_000),  # files are given up when needed
+        (1_000, 1_200, 0, 0),  # over the limit for a moment
+        (1_000, 100, 200, 1_000),  # read at two moments
+    ):
+        make_group(mounted(tmp_path, version), version, limit * MB, taken * MB, files * MB)
+        assert memory_left(tmp_path, membership) == left * MB
+    make_group(mounted(tmp_path, version), version, None, 100 * MB)
+    found = memory_left(tmp_path, membership)
+    assert found is None or found > 1 << 60
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -75,19 +67,14 @@ def test_the_tightest_group_around_the_process_counts(tmp_path: Path, version: i
     assert memory_left(tmp_path, membership) == 400 * MB
 
 
-def test_where_there_are_no_groups_nothing_is_bounded(tmp_path: Path) -> None:
+def test_without_groups_nothing_is_bounded_and_a_limit_alone_counts(tmp_path: Path) -> None:
     assert memory_left(tmp_path, tmp_path / "none") is None
     assert memory_left(tmp_path, make_membership(tmp_path, 2, "/")) is None
-
-
-def test_a_limit_counts_where_nothing_else_is_told(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1000000", encoding="utf-8")
     assert memory_left(tmp_path, make_membership(tmp_path, 2, "/")) == MB
 
 
-def test_less_is_available_where_the_container_leaves_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_container_may_leave_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_group(tmp_path, 2, 16_000 * MB, 15_000 * MB)
     membership = make_membership(tmp_path, 2, "/")
     monkeypatch.setattr(processes, "memory_left", lambda: memory_left(tmp_path, membership))
@@ -127,9 +114,7 @@ def stand_in(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_two_t4_train_a_net_each_at_least_in_float32(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_t4_train_a_net_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, "Tesla T4, 15360, 7.5\\nTesla T4, 15360, 7.5\\n", monkeypatch)
     gpus = find_gpus()
     assert gpus == [Gpu("Tesla T4", 15360, 7.5)] * 2
@@ -138,13 +123,14 @@ def test_two_t4_train_a_net_each_at_least_in_float32(
     assert "bfloat16" in describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
 
 
-def test_the_smallest_gpu_says_how_much_memory_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_smallest_gpu_says_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, "Large, 81559, 9.0\\nSmall, 1024, 7.5\\n", monkeypatch)
     assert find_smallest_memory.__wrapped__() == 2**30
-    stand_in(tmp_path, "NVIDIA-SMI has failed\\n", monkeypatch)
-    assert find_smallest_memory.__wrapped__() == 0
+    for failure in ("NVIDIA-SMI has failed\\n", "a, b, c\\n"):
+        stand_in(tmp_path, failure, monkeypatch)
+        assert find_smallest_memory.__wrapped__() == 0
+        with pytest.raises(InputError, match="nvidia-smi"):
+            find_gpus()
 
 
 def test_without_a_gpu_the_cpu_trains(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,12 +138,3 @@ def test_without_a_gpu_the_cpu_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     assert describe_accelerators([]) == "no GPU: nets are trained on the CPU, one on each core"
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5e-8")
     assert "TPU is" in describe_accelerators([])
-
-
-@pytest.mark.parametrize("lines", ["NVIDIA-SMI has failed\\n", "a, b, c\\n"])
-def test_a_driver_that_fails_is_said(
-    lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in(tmp_path, lines, monkeypatch)
-    with pytest.raises(InputError, match="nvidia-smi"):
-        find_gpus()

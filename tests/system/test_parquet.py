@@ -1,7 +1,5 @@
 """Prediction files are read a few graphs at a time, and nothing is lost, doubled or mixed up."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,13 +7,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from solution.domain.predictions import KEYS, SCHEMA, read, write
 from solution.system.errors import InputError
 from solution.system.parquet import read_by_graphs, reading, write_batches
-from tests.conftest import REPOSITORY
-from tests.made.guarded import Guard
+from tests.made.guarded import Guard, largest_file
 
 COLLECTIONS = ["layout:nlp:default", "layout:xla:random", "tile:xla"]
 GRAPHS = st.dictionaries(
@@ -33,13 +29,9 @@ def make(graphs: dict[tuple[str, str], int], seeds: int = 1) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(KEYS)
 
 
-def files() -> SearchStrategy[list[dict[tuple[str, str], int]]]:
-    return st.lists(GRAPHS, min_size=1, max_size=3)
-
-
-@given(tables=files(), max_rows=st.integers(1, 60))
-@settings(max_examples=40, deadline=None)
-def test_together_the_batches_are_the_files(
+@given(tables=st.lists(GRAPHS, min_size=1, max_size=3), max_rows=st.integers(1, 60))
+@settings(max_examples=25, deadline=None)
+def test_together_the_batches_are_the_files_and_no_graph_is_divided(
     tables: list[dict[tuple[str, str], int]],
     max_rows: int,
     tmp_path_factory: pytest.TempPathFactory,
@@ -50,9 +42,11 @@ def test_together_the_batches_are_the_files(
     for name, frame in frames.items():
         write(frame, paths[name])
     batches = list(read_by_graphs(paths, max_rows))
-    for name, frame in frames.items():
+    for (name, frame), graphs in zip(frames.items(), tables, strict=True):
         parts = [found[name] for _, found in batches if name in found]
         assert pl.concat([SCHEMA.to_frame(), *parts]).equals(frame)
+        seen = [key for part in parts for key in part.select(KEYS[:2]).unique().rows()]
+        assert sorted(seen) == sorted(graphs)
     for collection, found in batches:
         assert found.keys() == {
             name for name, frame in frames.items() if collection in frame["collection"].to_list()
@@ -61,33 +55,16 @@ def test_together_the_batches_are_the_files(
             assert set(frame["collection"]) <= {collection}
 
 
-@given(graphs=GRAPHS, max_rows=st.integers(1, 20))
-@settings(max_examples=30, deadline=None)
-def test_a_graph_is_never_divided(
-    graphs: dict[tuple[str, str], int], max_rows: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("files") / "one.parquet"
-    write(make(graphs), path)
-    seen: list[tuple[str, str]] = []
-    for _, found in read_by_graphs({"one": path}, max_rows):
-        seen += found["one"].select("collection", "graph").unique().rows()
-    assert sorted(seen) == sorted(graphs)
-
-
-def test_a_file_in_another_order_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_missing_broken_or_unordered_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.parquet"
-    make({("tile:xla", "a"): 2, ("tile:xla", "b"): 2}).reverse().write_parquet(path)
-    with pytest.raises(InputError, match=r"mine\.parquet"):
-        list(read_by_graphs({"mine": path}))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"no parquet", b"PAR1" + bytes(100) + b"PAR1"])
-def test_a_missing_or_broken_file_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "mine.parquet"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=r"mine\.parquet"):
-        list(read_by_graphs({"mine": path}))
+    table = make({("tile:xla", "a"): 2, ("tile:xla", "b"): 2})
+    for content in (None, b"", b"no parquet", b"PAR1" + bytes(100) + b"PAR1", table.reverse()):
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content is not None:
+            content.write_parquet(path)
+        with pytest.raises(InputError, match=r"mine\.parquet"):
+            list(read_by_graphs({"mine": path}))
 
 
 def try_flips(path: Path, places: range) -> set[str]:
@@ -139,27 +116,12 @@ def test_a_failure_on_the_way_keeps_its_words_and_the_old_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_full_disk_is_said_in_words_and_the_old_file_stays(
-    tmp_path: Path, streamed: bool
-) -> None:
-    """In a process of its own, which may write only small files."""
+def test_a_full_disk_is_said_and_the_old_file_stays(tmp_path: Path, streamed: bool) -> None:
     path = tmp_path / "mine.parquet"
     write(make({("tile:xla", "a"): 3}), path)
     before = path.read_bytes()
-    call = "write_batches([frame], SCHEMA, path)" if streamed else "write(frame, path)"
-    code = (
-        "import resource, signal, sys; from pathlib import Path\n"
-        "from solution.domain.predictions import SCHEMA, write\n"
-        "from solution.system.parquet import write_batches\n"
-        "from tests.system.test_parquet import make\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "frame = make({('tile:xla', f'graph_{i}'): 50 for i in range(100)})\n"
-        f"path = Path(sys.argv[1]); {call}"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    assert "too large" in done.stderr.splitlines()[-1]
-    assert f"'{path}'" in done.stderr.splitlines()[-1]
+    frame = make({("tile:xla", f"graph_{i}"): 50 for i in range(100)})
+    with pytest.raises(OSError, match=f"too large.*'{path}'"), largest_file(1000):
+        write_batches([frame], SCHEMA, path) if streamed else write(frame, path)
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.parquet", "mine.parquet.seal"]

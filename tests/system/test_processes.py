@@ -67,21 +67,6 @@ if __name__ == "__main__":
 """
 
 
-def test_ctrl_c_while_a_server_imports_says_nothing(tmp_path: Path) -> None:
-    script = tmp_path / "interrupted.py"
-    script.write_text(INTERRUPTED, encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
-    time.sleep(0.5)  # of three seconds of imports
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, "")
-
-
 SLOW = """
 import multiprocessing, time
 if multiprocessing.current_process().name != "MainProcess":
@@ -103,15 +88,22 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_while_a_child_imports_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "begun", "seconds"),
+    [(INTERRUPTED, "begun", 0.5), (INTERRUPTED_CHILD, "importing", 0)],
+    ids=["a server", "a child"],
+)
+def test_ctrl_c_says_nothing(script: str, begun: str, seconds: float, tmp_path: Path) -> None:
+    """While a server or a child imports; a server takes three seconds."""
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
-    (tmp_path / "script.py").write_text(INTERRUPTED_CHILD, encoding="utf-8")
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    assert process.stdout.readline() == "importing\n"
+    assert process.stdout.readline() == f"{begun}\n"
+    time.sleep(seconds)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
