@@ -12,16 +12,11 @@ from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.features.layout.violations import violation_ratios
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.papers import violation
 from solution.papers.node_subsets import NodeSettings
 from solution.papers.soft_attention import SoftAttention, apply_mask
 from solution.papers.tgraph import Block, ChannelAttention, ConfigAttention, TGraph, TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsTileSettings, prepare_kernel
-from solution.papers.violation import (
-    ViolationNet,
-    ViolationSettings,
-    find_important,
-    find_preferred,
-)
 from solution.papers.wrappers import SublistAverage, SublistAverageSettings
 from tests.made.graphs import make_layout_graph, make_nodes, make_tile_graph
 from tests.made.position_ranker import PositionRanker
@@ -40,13 +35,9 @@ def _layout(**tensors: tuple[int, ...]) -> np.ndarray:
 
 def _with_layouts(layouts: list[list[np.ndarray]]) -> Graph:
     """The small program, x (6, 9) -> dot 2 -> add 4 -> reshape 5 -> tanh 6 -> reshape 7."""
-    shapes: list[tuple[int, ...]] = [
-        (6, 9), (9, 4), (6, 4), (6, 4), (6, 4), (6, 1, 4), (6, 1, 4), (24,)
-    ]  # fmt: skip
+    nodes = make_nodes([(6, 9), (9, 4), (6, 4), (6, 4), (6, 4), (6, 1, 4), (6, 1, 4), (24,)])
     graph = make_layout_graph(0, configs=len(layouts))
-    return dataclasses.replace(
-        graph, node_features=make_nodes(shapes), configs=encode(np.array(layouts))
-    )
+    return dataclasses.replace(graph, node_features=nodes, configs=encode(np.array(layouts)))
 
 
 def test_the_violation_ratio_of_a_worked_example() -> None:
@@ -75,39 +66,41 @@ def test_a_node_without_a_layout_may_count_with_the_programs_own() -> None:
     np.testing.assert_allclose(ratios, [2 / 3, 1 / 3, 0])
 
 
+DISAGREEING = [[_layout(output=(1, 0)), _layout(input=(0, 1)), NONE], 3 * [NONE]]
+
+
 def test_nodes_of_importance_of_a_worked_example() -> None:
     """The addition 4 hands the order of the dot 2 on to the reshape 5, the tanh 6 that of 5 to 7.
 
     So 2 and 5 may disagree on the tensors of 2 and 4, and 5 and 7 on those of 5 and 6; nobody
     orders the parameters 0, 1 and 3 in two ways.
     """
-    graph = _with_layouts([[_layout(output=(1, 0)), _layout(input=(0, 1)), NONE], 3 * [NONE]])
-    assert np.flatnonzero(find_important(graph)).tolist() == [2, 4, 5, 6, 7]
+    graph = _with_layouts(DISAGREEING)
+    assert np.flatnonzero(violation.find_important(graph)).tolist() == [2, 4, 5, 6, 7]
     without = dataclasses.replace(graph, edges=graph.edges[:-1])  # nobody hands on to 7
-    assert np.flatnonzero(find_important(without)).tolist() == [2, 4, 5]
+    assert np.flatnonzero(violation.find_important(without)).tolist() == [2, 4, 5]
 
 
 def test_the_ratio_reaches_the_score_where_it_is_asked_for() -> None:
     graph = make_layout_graph(1)
     for ratio in (True, False):
         torch.manual_seed(0)
-        ranker = ViolationSettings(width=8, ratio=ratio).build(0)
-        net, inputs = ViolationNet(ranker.settings), ranker.prepare(graph)
+        ranker = violation.ViolationSettings(width=8, ratio=ratio).build(0)
+        net, inputs = violation.ViolationNet(ranker.settings), ranker.prepare(graph)
         other = dataclasses.replace(inputs, ratio=inputs.ratio + 1)
         differs = not np.allclose(net.score_graph(inputs), net.score_graph(other))
         assert differs == ratio
 
 
 def test_configurable_nodes_and_those_of_importance_are_kept_first() -> None:
-    graph = _with_layouts([[_layout(output=(1, 0)), _layout(input=(0, 1)), NONE], 3 * [NONE]])
+    graph = _with_layouts(DISAGREEING)
     bare = dataclasses.replace(graph, edges=graph.edges[:-1])  # 7 alone: 2, 4, 5 may disagree
-    assert np.flatnonzero(find_preferred(bare)).tolist() == [2, 4, 5, 7]
+    assert np.flatnonzero(violation.find_preferred(bare)).tolist() == [2, 4, 5, 7]
     nodes = NodeSettings(trained=5, scored=5)
-    ranker = ViolationSettings(width=8, importance=True, nodes=nodes).build(0)
-    net, inputs = ViolationNet(ranker.settings), ranker.prepare(bare)
+    ranker = violation.ViolationSettings(width=8, importance=True, nodes=nodes).build(0)
+    net, inputs = violation.ViolationNet(ranker.settings), ranker.prepare(bare)
     for taken in (net.train().take(inputs), net.eval().take(inputs)):
-        assert len(taken.opcodes) == 5
-        assert taken.preferred.sum() == 4
+        assert len(taken.opcodes) == 5 and taken.preferred.sum() == 4
         assert len(taken.configurable) == 3
 
 
@@ -121,8 +114,7 @@ def test_a_ranker_that_ignores_the_list_is_left_as_it_is(graph: Graph) -> None:
     averaged = settings.build(0).fit([graph], [])
     alone = TREES.build(0).fit([graph], [])
     np.testing.assert_array_equal(averaged.predict(graph), alone.predict(graph))
-    assert settings.needed_hops == TREES.needed_hops
-    assert settings.learns == TREES.learns
+    assert (settings.needed_hops, settings.learns) == (TREES.needed_hops, TREES.learns)
 
 
 def test_orders_differ_and_average_the_places_out() -> None:
@@ -195,8 +187,7 @@ def test_a_block_normalises_over_the_nodes_of_each_configuration() -> None:
 def test_the_score_depends_on_the_configurations_beside_it_but_not_on_their_order() -> None:
     torch.manual_seed(0)
     graph = make_layout_graph(1, configs=8)
-    ranker = TGraphSettings(width=16).build(0)
-    inputs, net = ranker.prepare(graph), TGraph(16)
+    inputs, net = TGraphSettings(width=16).build(0).prepare(graph), TGraph(16)
     order = np.array([3, 0, 2, 1])
     together = net.score_batch([inputs], np.arange(4)[:, None])[:, 0]
     torch.testing.assert_close(net.score_batch([inputs], order[:, None])[:, 0], together[order])
@@ -207,11 +198,9 @@ def test_the_score_depends_on_the_configurations_beside_it_but_not_on_their_orde
 
 def test_without_attention_across_configurations_each_is_scored_by_itself() -> None:
     torch.manual_seed(0)
-    inputs = TGraphSettings(width=16).build(0).prepare(make_layout_graph(1, configs=8))
-    net = TGraph(16, across=False)
+    ranker = TGraphSettings(width=16, across=False).build(0)
+    inputs, net = ranker.prepare(make_layout_graph(1, configs=8)), ranker.make_net()
+    assert isinstance(net.blocks[0].configs, nn.Identity)
     together = net.score_batch([inputs], np.arange(4)[:, None])[:, 0]
     alone = [net.score_batch([inputs], np.array([[place]]))[0, 0] for place in range(4)]
     torch.testing.assert_close(torch.stack(alone), together, atol=1e-5, rtol=1e-4)
-    assert isinstance(
-        TGraphSettings(across=False).build(0).make_net().blocks[0].configs, nn.Identity
-    )
