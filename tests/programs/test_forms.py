@@ -41,27 +41,17 @@ def list_opcodes(program: Program) -> list[str]:
     return [i.opcode for c in program.module.computations for i in c.instructions]
 
 
-@pytest.mark.parametrize(("name", "opcodes"), [
-    ("hlo-that-names-stablehlo/quantised.hlo", {"parameter", "custom-call", "dot"}),
-    ("a-proto-called-hlo/model.hlo", {"parameter", "dot", "tanh"}),
-    ("utf-16-text/wide.hlo", {"parameter", "dot", "tanh"}),
-    ("stablehlo-as-bytecode/exported.mlir", {"parameter", "dot", "tanh"}),
-    ("exported.mlirbc", {"parameter", "dot", "tanh"}),
-    ("exported.jax_export", {"parameter", "dot", "tanh"}),
-    ("stablehlo-without-main/forward.mlir", {"parameter", "dot"}),
-    ("no_main.mlir", {"parameter", "dot"}),
+@pytest.mark.parametrize(("name", "more"), [
+    ("hlo-that-names-stablehlo/quantised.hlo", {"custom-call"}),
+    ("a-proto-called-hlo/model.hlo", {"tanh"}), ("utf-16-text/wide.hlo", {"tanh"}),
+    ("stablehlo-as-bytecode/exported.mlir", {"tanh"}), ("exported.mlirbc", {"tanh"}),
+    ("exported.jax_export", {"tanh"}), ("stablehlo-without-main/forward.mlir", set()),
+    ("no_main.mlir", set()),
 ])  # fmt: skip
-def test_programs_of_all_forms_are_read(
-    name: str, opcodes: set[str], cases: Path, workers: Workers
-) -> None:
+def test_programs_of_all_forms(name: str, more: set[str], cases: Path, workers: Workers) -> None:
     (program,) = read(cases / name, workers)
-    assert set(list_opcodes(program)) == opcodes
-    assert not program.notes
-
-
-def test_what_is_exported_is_the_program_that_was_exported(cases: Path, workers: Workers) -> None:
-    for name in ("exported.mlirbc", "exported.jax_export"):
-        (program,) = read(cases / name, workers)
+    assert set(list_opcodes(program)) == {"parameter", "dot"} | more and not program.notes
+    if name in ("exported.mlirbc", "exported.jax_export"):
         shapes = [list(i.shape.dimensions) for i in program.module.computations[-1].instructions]
         assert sorted(shapes) == [[16, 8], [16, 8], [16, 32], [32, 8]]
 
@@ -85,20 +75,16 @@ def test_vhlo_as_text_is_read(cases: Path, workers: Workers, tmp_path: Path) -> 
     assert list_opcodes(again) == list_opcodes(program)
 
 
-@pytest.mark.parametrize("suffix", [".hlo", ".txt", ".mlir", ".pb", ""])
-def test_a_text_may_have_any_name(suffix: str, workers: Workers, tmp_path: Path) -> None:
-    path = tmp_path / f"mine{suffix}"
-    path.write_text(DOT.format(name="mine"))
-    (program,) = read(path, workers)
-    assert program.module.name == "mine"
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
-def test_encodings_of_text(encoding: str) -> None:
-    data = DOT.format(name="mine").replace("\n", "\r\n").encode(encoding)
-    assert find_form(data) == HLO
-    (source,) = list_sources(data, HLO)
-    assert source.content == DOT.format(name="mine")
+def test_a_text_may_have_any_name_and_encoding(workers: Workers, tmp_path: Path) -> None:
+    text = DOT.format(name="mine")
+    for suffix in (".hlo", ".txt", ".mlir", ".pb", ""):
+        path = tmp_path / f"mine{suffix}"
+        path.write_text(text)
+        assert read(path, workers)[0].module.name == "mine"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
+        data = text.replace("\n", "\r\n").encode(encoding)
+        assert find_form(data) == HLO
+        assert [source.content for source in list_sources(data, HLO)] == [text]
 
 
 def test_texts_in_other_bytes_are_read_or_one_message(workers: Workers, tmp_path: Path) -> None:
@@ -111,12 +97,13 @@ def test_texts_in_other_bytes_are_read_or_one_message(workers: Workers, tmp_path
         ("split.hlo", text.replace("dot", "d\0t").encode(), "control characters"),
         ("packed.hlo", gzip.compress(text.encode()), "gzip"),
         ("packed.pb.gz", gzip.compress(b"\n\4mine"), "gzip"),
-    ):
+        ("notes.md", b"mine", "HloModule"), ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "HloModule"),
+    ):  # fmt: skip
         (tmp_path / name).write_bytes(data)
         for read_it in (lambda path: read(path, workers), lambda path: list(read_questions(path))):
             with pytest.raises(InputError) as raised:
                 read_it(tmp_path / name)
-            assert name in str(raised.value) and fact in str(raised.value)
+            assert str(tmp_path / name) in str(raised.value) and fact in str(raised.value)
 
 
 def test_a_declaration_is_no_program(workers: Workers, tmp_path: Path) -> None:
@@ -132,9 +119,8 @@ def test_a_declaration_is_no_program(workers: Workers, tmp_path: Path) -> None:
     path = tmp_path / "declared.mlir"
     for functions in (declared, declared + calling):
         path.write_text(f"module {{\n{functions}}}\n")
-        with pytest.raises(InputError) as raised:
+        with pytest.raises(InputError, match=r"declared\.mlir.*function"):
             read(path, workers)
-        assert "declared.mlir" in str(raised.value) and "function" in str(raised.value)
     path.write_text(f"module {{\n{declared}{unused}}}\n")
     assert list_opcodes(read(path, workers)[0]) == ["parameter", "tanh"]
 
@@ -171,9 +157,7 @@ def test_several_modules_of_a_text_are_several_programs(cases: Path, workers: Wo
     assert len(list(read_questions(path, wanted=Wanted("first")))) == 1
 
 
-def test_modules_of_mlir_are_divided_as_its_tools_do(
-    cases: Path, workers: Workers, tmp_path: Path
-) -> None:
+def test_modules_of_mlir_are_divided(cases: Path, workers: Workers, tmp_path: Path) -> None:
     text = (cases / "no_main.mlir").read_text()
     (tmp_path / "two.mlir").write_text(f"// RUN: nothing\n{text}// -----\n{text}\n// -----\n")
     assert len(read(tmp_path / "two.mlir", workers)) == 2
@@ -181,10 +165,8 @@ def test_modules_of_mlir_are_divided_as_its_tools_do(
 
 def test_of_several_functions_one_is_named(cases: Path, workers: Workers, tmp_path: Path) -> None:
     path = cases / "two_functions.mlir"
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=f"{path}.*encode.*decode.*--function"):
         read(path, workers)
-    for fact in (str(path), "encode", "decode", "--function"):
-        assert fact in str(raised.value)
     for name, shape in (("encode", [16, 8]), ("decode", [16, 32])):
         (program,) = read(path, workers, function=name)
         assert list(program.module.computations[-1].instructions[-1].shape.dimensions) == shape
@@ -218,18 +200,6 @@ def test_a_function_beside_main_and_what_it_calls(workers: Workers, tmp_path: Pa
     assert {"add", "tanh"} <= set(list_opcodes(program))
 
 
-def test_what_is_no_program_is_said_with_what_would_be_one(
-    workers: Workers, tmp_path: Path
-) -> None:
-    for name, data in (("notes.md", b"mine"), ("picture.png", b"\x89PNG\r\n\x1a\n\0\0")):
-        (tmp_path / name).write_bytes(data)
-        for read_it in (lambda path: read(path, workers), lambda path: list(read_questions(path))):
-            with pytest.raises(InputError) as raised:
-                read_it(tmp_path / name)
-            assert str(tmp_path / name) in str(raised.value)
-            assert "HloModule" in str(raised.value)
-
-
 def test_a_folder_of_text_dumps_is_ranked_as_one_of_protos(cases: Path, tmp_path: Path) -> None:
     """Of the texts that XLA writes by default only those before optimisation are programs."""
     code = (cases / "folder-of-text-dumps" / "make.py").read_text()
@@ -248,9 +218,7 @@ def test_a_folder_of_text_dumps_is_ranked_as_one_of_protos(cases: Path, tmp_path
         np.testing.assert_array_equal(graph.edges, protos[f"{name}.hlo"].edges)
 
 
-def test_a_dump_after_optimisation_says_what_to_dump_instead(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_a_dump_after_optimisation_says_what_to_dump(workers: Workers, tmp_path: Path) -> None:
     text = DOT.format(name="mine, is_scheduled=true")
     gpu = text.replace(
         "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
@@ -260,9 +228,8 @@ def test_a_dump_after_optimisation_says_what_to_dump_instead(
     (program,) = read(tmp_path / "scheduled.hlo", workers)
     assert "before_optimizations" in " ".join(program.notes)
     (tmp_path / "gpu.hlo").write_text(gpu)
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=r"__cublas\$gemm.*before_optimizations"):
         read(tmp_path / "gpu.hlo", workers)
-    assert "__cublas$gemm" in str(raised.value) and "before_optimizations" in str(raised.value)
 
 
 FORMS = (
@@ -272,9 +239,7 @@ FORMS = (
 )  # fmt: skip
 
 
-def test_what_is_ranked_is_shown_and_optimised_as_well(
-    fastslow: FastSlow, cases: Path, tmp_path: Path
-) -> None:
+def test_what_is_ranked_is_shown_as_well(fastslow: FastSlow, cases: Path, tmp_path: Path) -> None:
     """A folder of programs in all forms, then one of its files, and one program of two."""
     folder = tmp_path / "all"
     folder.mkdir()
@@ -286,17 +251,14 @@ def test_what_is_ranked_is_shown_and_optimised_as_well(
     done = fastslow("module", folder, "--to", tmp_path / "data")
     assert done.returncode == 0, done.stderr
     assert "p6: 1 constant" in done.stdout and "3,360" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines()]
     for graph in ranked:
-        (row,) = [
-            line.split() for line in done.stdout.splitlines() if line.split()[:1] == [graph.name]
-        ]
-        assert int(row[1]) == graph.num_nodes
+        assert [int(line[1]) for line in lines if line[:1] == [graph.name]] == [graph.num_nodes]
     assert len(list((tmp_path / "data").rglob("*.npz"))) == len(FORMS) - 1
     two = cases / "two-modules-in-one-text" / "two.hlo"
     refused = fastslow("optimize", two, "--evaluations", "2")
     assert refused.returncode == 2
-    for fact in ("two.hlo", "2 programs", "first_0", "--module"):
-        assert fact in refused.stderr
+    assert all(fact in refused.stderr for fact in ("two.hlo", "2 programs", "first_0", "--module"))
     done = fastslow("optimize", two, "--module", "second", "--evaluations", "2")
     assert done.returncode == 0, done.stderr
 
@@ -336,9 +298,7 @@ def test_rankings_go_to_standard_output(fastslow: FastSlow, cases: Path, tmp_pat
     (">&-", 2, "standard output is closed"),
     ("> /dev/full", 2, "standard output: cannot be written (No space left"), ("| true", 0, ""),
 ])  # fmt: skip
-def test_rankings_that_nobody_can_take_are_one_message(
-    end: str, code: int, said: str, cases: Path
-) -> None:
+def test_rankings_that_nobody_takes(end: str, code: int, said: str, cases: Path) -> None:
     rank = shlex.join([sys.executable, "-m", "solution", "rank", str(cases / "rank_seven.hlo")])
     shell = ["bash", "-c", f"{rank} --json - {end}"]
     done = subprocess.run(shell, stderr=subprocess.PIPE, text=True)

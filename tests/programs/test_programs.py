@@ -1,16 +1,27 @@
-"""Programs as people write them: with LAPACK, dataclasses, files beside them, keys, callbacks."""
+"""Programs as people write them: with LAPACK, dataclasses, files beside them, keys, callbacks.
 
+And what the child answers: replies arrive as they were sent; bytes that are no reply are refused.
+"""
+
+from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
 
 from solution.collecting.child import Load, Open, Run
 from solution.collecting.cpu import Builder, Workers
+from solution.programs import compiler
 from solution.programs.arguments import PART
+from solution.programs.child import Refusal
 from solution.programs.given import give_arguments
 from solution.programs.program import Program, read_programs
+from solution.programs.replies import MARK, SIZE_BYTES, decode_reply, send_reply
 from solution.system.errors import InputError
 
 BEGIN = "import jax\nimport jax.numpy as jnp\nX = jnp.ones((32, 32))\narguments = (X,)\n"
@@ -25,9 +36,7 @@ def write(folder: Path, text: str, name: str = "written.py") -> Path:
 @pytest.mark.parametrize(
     "body", ["jnp.linalg.cholesky(x @ x.T + 10 * jnp.eye(32))", "jnp.linalg.solve(x + X, x)"]
 )
-def test_what_lapack_computes_runs_where_nothing_was_lowered(
-    body: str, workers: Workers, tmp_path: Path
-) -> None:
+def test_what_lapack_computes_runs(body: str, workers: Workers, tmp_path: Path) -> None:
     path = write(tmp_path, f"{BEGIN}def program(x):\n    return {body}\n")
     (program,) = read_programs(path, workers.compiling)
     compiled = Builder(workers.compiling, program).open()
@@ -74,9 +83,7 @@ def test_what_a_file_changes_ends_with_it(workers: Workers, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("arguments", ["DRAWN", "lambda: (np.random.rand(3),)"])
-def test_what_is_drawn_without_a_seed_is_the_same_each_time(
-    arguments: str, workers: Workers, tmp_path: Path
-) -> None:
+def test_what_is_drawn_is_always_the_same(arguments: str, workers: Workers, tmp_path: Path) -> None:
     text = (
         "import random\nimport numpy as np\nDRAWN = (np.random.rand(3),)\n"
         f"def program(x):\n    return x + {{random.random()}}.pop()\narguments = {arguments}\n"
@@ -85,21 +92,17 @@ def test_what_is_drawn_without_a_seed_is_the_same_each_time(
     assert len({next(read_programs(path, workers.compiling)).digest for _ in range(2)}) == 1
 
 
-def test_random_arguments_are_drawn_when_they_are_asked_for(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_random_arguments_are_drawn_when_asked_for(workers: Workers, tmp_path: Path) -> None:
     """Who only ranks needs none: they may be larger than the memory, or of a type without any."""
     text = "HloModule m\nENTRY e {{ ROOT p = {}[{}] parameter(0) }}\n"
-    for kind, size in (("f32", 1 << 50), ("s1", 4)):
-        path = write(tmp_path, text.format(kind, size), f"{kind}.hlo")
+    large, size = write(tmp_path, text.format("f32", PART + 5), "large.hlo"), PART + 5
+    for kind, count in (("f32", 1 << 50), ("s1", 4)):
+        path = write(tmp_path, text.format(kind, count), f"{kind}.hlo")
         (program,) = read_programs(path, workers.compiling)
         assert program.nodes.opcodes.tolist()
     with pytest.raises(InputError, match="parameter.*0"):
         program.arguments  # noqa: B018
-    size = PART + 5
-    (program,) = read_programs(
-        write(tmp_path, text.format("f32", size), "large.hlo"), workers.compiling
-    )
+    (program,) = read_programs(large, workers.compiling)
     expected = np.random.default_rng(0).standard_normal(size)
     np.testing.assert_array_equal(program.arguments[0], expected.astype(np.float32))
 
@@ -148,10 +151,9 @@ ENTRY e {
 NUMBERS = np.arange(32).reshape(4, 8)
 
 
-@pytest.fixture
-def program(workers: Workers, tmp_path: Path) -> Program:
-    path = tmp_path / "m.hlo"
-    path.write_text(TEXT, encoding="utf-8")
+@pytest.fixture(scope="module")
+def program(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    path = write(tmp_path_factory.mktemp("m"), TEXT, "m.hlo")
     (found,) = read_programs(path, workers.compiling)
     return found
 
@@ -190,3 +192,62 @@ def test_what_does_not_fit_is_one_message(
     np.savez(path, **arrays)
     with pytest.raises(InputError, match=f"arguments.npz: .*{words}"):
         give_arguments(program, path, 100)
+
+
+def test_a_new_jax_is_taken_and_an_old_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in ("0.9.0", "0.10rc1", "0.12.1", "1"):
+        monkeypatch.setattr(compiler, "version", lambda _, found=found: found)
+        assert compiler.check_installed() == found
+    for found in ("0.8.3", "0.4"):
+        monkeypatch.setattr(compiler, "version", lambda _, found=found: found)
+        with pytest.raises(InputError, match=f"jax {found} is older than 0.9"):
+            compiler.check_installed()
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+SMALL = (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4)
+TYPES = st.sampled_from([*map(np.dtype, ("?", "i1", "u8", "f2", "f8", "c16")), *SMALL])
+REFUSALS = st.builds(Refusal, st.text(), st.booleans())
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> np.ndarray:
+    shape = draw(st_numpy.array_shapes(min_dims=0, min_side=0, max_side=3))
+    return (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape).astype(draw(TYPES))
+
+
+REPLIES = st.recursive(PLAIN | st.binary() | arrays() | REFUSALS, st.lists, max_leaves=6)
+
+
+@given(REPLIES)
+def test_a_reply_arrives_as_it_was_sent(reply: Any) -> None:
+    reading, writing = Pipe(duplex=False)
+    with reading, writing:
+        send_reply(writing, reply)
+        content = reading.recv_bytes()
+    assert content.startswith(MARK)
+    check_equal(decode_reply(bytearray(content[len(MARK) :])), reply)
+
+
+def check_equal(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(expected, list):
+        for one, other in zip(found, expected, strict=True):
+            check_equal(one, other)
+    elif isinstance(expected, np.ndarray):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert found.tobytes() == expected.tobytes() and found.flags.writeable
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("text", [
+    "{", "{}", "[" * 100_000, '{"reply": "Child", "fields": []}', '{"bytes": "8"}',
+    '{"reply": "Refusal", "fields": 3}', '{"array": ["O"], "shape": [1], "bytes": 8}',
+    '{"array": "object", "shape": [1], "bytes": 8}', '{"array": "O,i4", "shape": [1], "bytes": 12}',
+    '{"array": "float32", "shape": [9], "bytes": 8}',
+])  # fmt: skip
+def test_what_is_no_reply_is_refused(text: str) -> None:
+    content = len(text).to_bytes(SIZE_BYTES) + text.encode() + bytes(16)
+    with pytest.raises(ValueError, match="no reply"):
+        decode_reply(bytearray(content))
