@@ -5,18 +5,9 @@ It knows the rules from the docstrings of solution.placement.simulation, and sha
 
 from collections import defaultdict
 
-from solution.placement.graphs.cost_graph import (
-    ALONE,
-    DATA,
-    ELEMENTWISE,
-    PRODUCT,
-    REDUCTION,
-    CostGraph,
-)
+from solution.placement.graphs.cost_graph import DATA, ELEMENTWISE, PRODUCT, REDUCTION, CostGraph
 from solution.placement.machine import Machine
 from solution.placement.simulation.decision import Decision
-
-assert ALONE == 0
 
 
 def fuse_slowly(graph: CostGraph, device: list[int], levels: list[int]) -> list[int]:
@@ -60,10 +51,7 @@ class SlowSimulator:
         for consumer, producer in graph.edges.tolist():
             self.reads[consumer].append(producer)
             self.readers[producer].append(consumer)
-        self.priority = {
-            kernel: max(float(decision.priorities[n]) for n in nodes)
-            for kernel, nodes in self.members.items()
-        }
+        self.priority = {k: float(max(decision.priorities[ns])) for k, ns in self.members.items()}
         self.present: set[tuple[int, int]] = set()  # tensors on devices, complete
         self.ended: set[int] = set()
         self.copies: dict[tuple[int, int], float] = {}  # bytes of each copy in memory
@@ -96,10 +84,8 @@ class SlowSimulator:
             if self.leaves(node):
                 traffic += float(graph.output_bytes[node])
         device = self.machine.devices[self.device[kernel]]
-        return (
-            max(work / device.operations_per_second, traffic / device.bytes_per_second)
-            + device.launch_seconds
-        )
+        seconds = max(work / device.operations_per_second, traffic / device.bytes_per_second)
+        return seconds + device.launch_seconds
 
     def hold(self, node: int, device: int) -> None:
         is_there = self.graph.resident_bytes[node] > 0 and self.device[node] == device
@@ -149,9 +135,8 @@ class SlowSimulator:
             targets = {self.device[r] for r in self.readers[node]} - {device}
             for target in sorted(targets):
                 begin = max(time, self.link[device, target])
-                cost = self.machine.latency + (
-                    float(self.graph.output_bytes[node]) / self.machine.bandwidth
-                )
+                seconds = float(self.graph.output_bytes[node]) / self.machine.bandwidth
+                cost = self.machine.latency + seconds
                 self.link[device, target] = begin + cost
                 code = self.graph.num_nodes + node * len(self.machine) + target
                 self.events.append((begin + cost, code))

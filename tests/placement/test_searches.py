@@ -33,7 +33,7 @@ Search = Callable[[Evaluator, int, int], None]
 
 
 def ask(name: str, tasks: tuple[str, ...]) -> Evaluator:
-    """About one of the small programs on its devices."""
+    """About a program on its devices."""
     workload = WORKLOADS[name]
     return Evaluator(Environment(workload.make(), make_machine(workload.devices)), tasks)
 
@@ -41,9 +41,7 @@ def ask(name: str, tasks: tuple[str, ...]) -> Evaluator:
 @pytest.mark.parametrize("search", [anneal, breed])
 @pytest.mark.parametrize(("name", "share"), [("transformer-xl-4-small", 0.92),
                                              ("wavenet-2x3-small", 0.97)])  # fmt: skip
-def test_a_search_that_changes_single_nodes_gets_somewhere(
-    search: Search, name: str, share: float
-) -> None:
+def test_a_search_of_single_nodes_gets_somewhere(search: Search, name: str, share: float) -> None:
     """A wander through a graph of some hundred nodes ends where it began, or worse."""
     evaluator = ask(name, TWO_TASKS)
     search(evaluator, 1000, 0)
@@ -62,8 +60,7 @@ def test_what_a_search_left_behind_is_cleared_away() -> None:
     before, after = evaluator.best, simplify(evaluator, evaluator.best)
     assert evaluator.environment.runtime(after).seconds <= (1 + LOSS) * evaluator.seconds
     assert count_cuts(evaluator, after) < count_cuts(evaluator, before)
-    assert len(np.unique(after.fusion)) <= len(np.unique(before.fusion))
-    assert len(np.unique(after.fusion)) <= 2
+    assert len(np.unique(after.fusion)) <= min(2, len(np.unique(before.fusion)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -75,22 +72,20 @@ def test_no_decision_becomes_slower_than_is_allowed(tasks: tuple[str, ...], seed
     after = simplify(evaluator, decision)
     runtime = evaluator.environment.runtime
     assert runtime(after).seconds <= (1 + LOSS) * runtime(decision).seconds
-    kept = evaluator.keep_fixed(after)
-    for one, other in zip(vars(after).values(), vars(kept).values(), strict=True):
-        assert np.array_equal(one, other)  # what is not decided stays
+    for name, kept in vars(evaluator.keep_fixed(after)).items():
+        assert np.array_equal(vars(after)[name], kept)  # what is not decided stays
 
 
 def make_fan(branches: int) -> CostGraph:
     """A node that all branches read, of which none reads another."""
-    columns = make_columns(branches + 1, 0)
-    columns = columns._replace(
-        fusion_kinds=np.ones_like(columns.fusion_kinds),
-        operations=np.full(branches + 1, 1e10),
-        output_bytes=np.full(branches + 1, 1e3),
-        resident_bytes=np.zeros(branches + 1),
+    count = branches + 1
+    columns = make_columns(count, 0)._replace(
+        fusion_kinds=np.ones(count, np.uint8),
+        operations=np.full(count, 1e10),
+        output_bytes=np.full(count, 1e3),
+        resident_bytes=np.zeros(count),
     )
-    edges = np.array([(branch, 0) for branch in range(1, branches + 1)])
-    return build_cost_graph("fan", columns, edges)
+    return build_cost_graph("fan", columns, np.array([(branch, 0) for branch in range(1, count)]))
 
 
 def test_branches_are_shared_out_in_a_few_evaluations() -> None:
@@ -102,11 +97,9 @@ def test_branches_are_shared_out_in_a_few_evaluations() -> None:
 
 
 def test_a_person_s_cut_of_an_unrolled_network_is_beaten() -> None:
-    workload = WORKLOADS["rnnlm-2"]
-    environment = Environment(workload.make(), make_machine(2))
-    evaluator = Evaluator(environment, TWO_TASKS)
-    layers = divide_as_a_person(environment.graph, environment.machine, by_cost=False)
-    cut = decide_placement(environment.graph, layers, fused=False)
+    evaluator = ask("rnnlm-2", TWO_TASKS)
+    layers = divide_as_a_person(evaluator.graph, evaluator.machine, by_cost=False)
+    cut = decide_placement(evaluator.graph, layers, fused=False)
     person = evaluator.evaluate(cut)
     search_locally(evaluator, GainPredictor(evaluator), cut, person, 40)
     assert evaluator.seconds < 0.95 * person

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,9 @@ from solution.models.nets.checkpoint import SEAL, seal_tensors
 from solution.placement import train as placement_training
 from solution.placement.baselines.divisions import divide_by_metis
 from solution.placement.baselines.lists import list_decisions
-from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
+from solution.placement.evaluation import TASKS, TWO_TASKS
+from solution.placement.graphs import workloads
 from solution.placement.graphs.cost_graph import DATA, CostGraph, build_cost_graph
-from solution.placement.graphs.workloads import (
-    DOCUMENT,
-    HELD_OUT,
-    TRAINING_PROGRAMS,
-    WORKLOADS,
-    draw_programs,
-)
 from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.machine import Machine, make_machine
 from solution.placement.placement_report import PlacementReport, optimize_and_report
@@ -45,22 +40,19 @@ TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4,
 
 
 def test_what_is_known_of_a_graph_only_becomes_better() -> None:
-    best = BestDecisions(make_evaluators([WORKLOADS["rnnlm-1x4"]]))
+    best = BestDecisions(make_evaluators([workloads.WORKLOADS["rnnlm-1x4"]]))
     seconds = [best.seconds.copy()]
     for seed in range(3):
         best.search(None, 40, seed)
         seconds.append(best.seconds.copy())
-        for evaluator, decision, known in zip(
-            best.evaluators, best.decisions, best.seconds, strict=True
-        ):
-            assert evaluator.environment.runtime(decision).seconds == known
-    assert all(b <= a for before, after in zip(seconds, seconds[1:], strict=False)
-               for a, b in zip(before, after, strict=True))  # fmt: skip
+        decided = zip(best.evaluators, best.decisions, strict=True)
+        assert best.seconds == [e.environment.runtime(made).seconds for e, made in decided]
+    assert (np.diff(seconds, axis=0) <= 0).all()
     assert sum(seconds[-1]) < 0.9 * sum(seconds[0])
 
 
 def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) -> None:
-    evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
+    evaluators = make_evaluators([workloads.WORKLOADS["rnnlm-1x4"]])
     best = BestDecisions(evaluators)
     best.search(None, 100, 0)
     torch.manual_seed(0)
@@ -71,11 +63,9 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     assert best.compare(learned) < best.compare(untrained.eval())
 
 
-def test_a_training_that_was_stopped_goes_on_and_ends_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_training_ends_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped in the middle of turns, of the second course, in a search, and in PPO."""
-    evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
+    evaluators = make_evaluators([workloads.WORKLOADS["rnnlm-1x4"]])
     training = PolicyTraining(updates=2, samples=4, epochs=1)
     monkeypatch.setattr(placement_training, "EVERY", 5)
 
@@ -124,14 +114,14 @@ def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
 
 
 def test_the_policy_learns_from_none_of_the_documents_programs_and_none_that_is_held_out() -> None:
-    drawn = draw_programs(60)
-    learned = {w.name for w in (*TRAINING_PROGRAMS, *drawn)}
-    assert len(learned) == len(TRAINING_PROGRAMS) + len(drawn)
-    assert not learned & {w.name for w in (*DOCUMENT, *HELD_OUT)}
-    families = {w.family for w in DOCUMENT}
-    assert families == {w.family for w in TRAINING_PROGRAMS} == {w.family for w in drawn}
-    graphs = {tuple(w.make().operations) for w in (*TRAINING_PROGRAMS, *drawn[:12])}
-    others = {tuple(w.make().operations) for w in (*HELD_OUT, *DOCUMENT[6:11])}
+    drawn = workloads.draw_programs(60)
+    learned = {w.name for w in (*workloads.TRAINING_PROGRAMS, *drawn)}
+    assert len(learned) == len(workloads.TRAINING_PROGRAMS) + len(drawn)
+    assert not learned & {w.name for w in (*workloads.DOCUMENT, *workloads.HELD_OUT)}
+    families = {w.family for w in workloads.DOCUMENT}
+    assert families == {w.family for w in workloads.TRAINING_PROGRAMS} == {w.family for w in drawn}
+    graphs = {tuple(w.make().operations) for w in (*workloads.TRAINING_PROGRAMS, *drawn[:12])}
+    others = {tuple(w.make().operations) for w in (*workloads.HELD_OUT, *workloads.DOCUMENT[6:11])}
     assert not graphs & others
 
 
@@ -143,7 +133,7 @@ def test_the_policy_learns_from_every_number_of_devices() -> None:
 
 
 def test_workers_find_what_one_process_finds() -> None:
-    evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
+    evaluators = make_evaluators([workloads.WORKLOADS["rnnlm-1x4"]])
     alone, together = BestDecisions(evaluators), BestDecisions(evaluators, workers=2)
     policy = make_policy(TINY, evaluators).eval()
     for best in (alone, together):
@@ -161,15 +151,13 @@ def test_a_saved_policy_decides_the_same(tmp_path: Path) -> None:
 
 
 def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "bad.safetensors"
-    path.write_bytes(b"nothing of the kind")
-    with pytest.raises(InputError, match="bad.safetensors: expected a policy"):
-        load_policy(path)
-    with pytest.raises(InputError, match="such file"):
-        load_policy(tmp_path / "none")
-    save_file({"weight": torch.zeros(3)}, path)
-    with pytest.raises(InputError, match="something else"):
-        load_policy(path)
+    bad, other = tmp_path / "bad.safetensors", tmp_path / "other.safetensors"
+    bad.write_bytes(b"nothing of the kind")
+    save_file({"weight": torch.zeros(3)}, other)
+    for path, words in ((bad, "bad.safetensors: expected a policy"), (other, "something else"),
+                        (tmp_path / "none", "such file")):  # fmt: skip
+        with pytest.raises(InputError, match=words):
+            load_policy(path)
 
 
 @pytest.mark.parametrize(("settings", "message"), [
@@ -192,29 +180,25 @@ def test_a_file_that_asks_for_what_is_no_network_is_refused(
 
 def test_the_shipped_policy_is_small_and_decides() -> None:
     assert SHIPPED.stat().st_size <= 5e6
-    machine: Machine = make_machine(4)
-    found = load_policy()(find_inputs(make_graph(60, 1)), len(machine))
+    found = load_policy()(find_inputs(make_graph(60, 1)), 4)
     assert set(found) == {"fusion", "placement", "schedule"}
+
+
+def report(graph: CostGraph, machine: Machine) -> PlacementReport:
+    return optimize_and_report(graph, machine, ("placement",), None, 60, 0)
 
 
 def find_small_machine(graph: CostGraph, devices: int) -> Machine:
     """Devices of just so much memory that something fits, but not HEFT's decision."""
     for memory in np.geomspace(1e6, 1e9, 60):
         machine = make_unequal_machine(devices, 1, float(memory))
-        evaluator = Evaluator(Environment(graph, machine), ("placement",))
         heft = list_decisions(graph, machine, fused=False)["heft"]
-        if evaluator.environment.runtime(heft).reason is None:
+        if Environment(graph, machine).runtime(heft).reason is None:
             break
-        try:
-            optimize_and_report(graph, machine, ("placement",), None, 60, 0)
-        except InputError:
-            continue
-        return machine
+        with suppress(InputError):
+            report(graph, machine)
+            return machine
     raise AssertionError("HEFT fits wherever anything does")
-
-
-def report(graph: CostGraph, machine: Machine, evaluations: int = 60) -> PlacementReport:
-    return optimize_and_report(graph, machine, ("placement",), None, evaluations, 0)
 
 
 def test_a_decision_that_does_not_fit_has_no_time() -> None:
@@ -226,14 +210,10 @@ def test_a_decision_that_does_not_fit_has_no_time() -> None:
 
 
 @pytest.mark.parametrize("devices", [2, 8])
-def test_a_program_that_runs_no_kernel_takes_no_time(
-    devices: int, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_kernel_it_takes_no_time(devices: int, capfd: pytest.CaptureFixture[str]) -> None:
     """Parameters and tuples: nothing may be divided by the seconds, or written by METIS."""
-    columns = make_columns(30, 0)
-    columns = columns._replace(
-        fusion_kinds=np.full(30, DATA, np.uint8), operations=np.zeros(30)
-    )  # fmt: skip
+    kinds = np.full(30, DATA, np.uint8)
+    columns = make_columns(30, 0)._replace(fusion_kinds=kinds, operations=np.zeros(30))
     graph = build_cost_graph("data", columns, make_edges(30, 0))
     machine = replace(make_machine(devices), latency=1e-5)
     found = optimize_and_report(graph, machine, TASKS, None, 80, 0)
