@@ -66,13 +66,9 @@ def _watch(
     command += [str(place), str(number), str(count), *names]
     with (folder / "said").open("w") as said:
         process = subprocess.Popen(
-            command,
-            cwd=REPOSITORY,
-            env={**os.environ, **ONE_THREAD},
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            stdin=subprocess.DEVNULL,
-        )
+            command, cwd=REPOSITORY, env={**os.environ, **ONE_THREAD}, stderr=said,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
         seen, since = b"", time.monotonic()
         while process.poll() is None:
             time.sleep(0.1)

@@ -23,12 +23,7 @@ from solution.runs.record import check_split
 from solution.serving.bundle import load_bundle
 from solution.serving.packing import pack
 from solution.serving.record import RECORD as BUNDLE
-from solution.sessions.record import (
-    KERNEL_RECORD,
-    SessionRecord,
-    read_session_record,
-    write_session_record,
-)
+from solution.sessions import record as session
 from solution.store.graph_file import read_prepared
 from solution.store.store import Store, graph_path
 from solution.system.files import write_sealed
@@ -36,15 +31,12 @@ from solution.system.parquet import read_by_graphs
 from solution.system.sealing import find_seal
 from solution.system.sealing import read_record as read_sealed_record
 from submissions.download import RECEIPT, _read_receipt, unpack_download
-from submissions.kernels.pushes import Pushes
-from submissions.kernels.pushes import read_push_record as read_pushed
-from submissions.kernels.pushes import write_push_record as write_pushed
+from submissions.kernels import pushes
 from submissions.ledger import read_ledger
 from submissions.writer import Expected, check_submission
 from tests.attacks import making
 from tests.made import modules
 from tests.made.graphs import write_graph
-from tests.made.modules import make_layout_record
 
 AGAIN = b"begun again"  # the file is as good as none, and what it held is made anew
 
@@ -88,9 +80,8 @@ def _read_model(path: Path) -> bytes:
 
 
 def _read_batches(path: Path) -> bytes:
-    return b"".join(
-        making.describe(frames["one"]) for _, frames in read_by_graphs({"one": path}, 20)
-    )
+    batches = read_by_graphs({"one": path}, 20)
+    return b"".join(making.describe(frames["one"]) for _, frames in batches)
 
 
 def _read_split(path: Path) -> bytes:
@@ -100,8 +91,7 @@ def _read_split(path: Path) -> bytes:
 
 
 def _read_sample(path: Path) -> bytes:
-    found = Run(path.parent).sample_submission()
-    if found is None:
+    if (found := Run(path.parent).sample_submission()) is None:
         raise FileNotFoundError(f"{path}: there is no sample")
     return found.read_bytes()
 
@@ -113,8 +103,7 @@ def _or_again(found: object) -> bytes:
 
 def _make_bundle(folder: Path, name: str) -> Path:
     run = making.make_run(folder)
-    recipe = recall(run.folder)
-    assert recipe is not None
+    assert (recipe := recall(run.folder)) is not None
     return pack(run, recipe, folder / name)
 
 
@@ -128,14 +117,10 @@ def _read_bundle(path: Path) -> bytes:
 
 
 def _read_checkpoint(path: Path) -> bytes:
-    found = load_checkpoint(path.parent, "mine")
-    if found is None:
+    if (found := load_checkpoint(path.parent, "mine")) is None:
         return AGAIN
     tensors, record = found
-    return (
-        repr({name: t.tolist() for name, t in sorted(tensors.items())}).encode()
-        + repr(record).encode()
-    )
+    return repr([(name, t.tolist()) for name, t in sorted(tensors.items())] + [record]).encode()
 
 
 def _check_submission(path: Path) -> bytes:
@@ -146,36 +131,28 @@ def _check_submission(path: Path) -> bytes:
 
 
 def _make_session(folder: Path) -> Path:
-    making.write_text(folder / "session" / "one.txt", "one")
-    write_session_record(
-        SessionRecord(notebook="1-mine", push="key", commit="c0"), folder / "session"
-    )
-    return folder / "session" / KERNEL_RECORD
+    place = making.write_text(folder / "session" / "one.txt", "one").parent
+    record = session.SessionRecord(notebook="1-mine", push="key", commit="c0")
+    session.write_session_record(record, place)
+    return place / session.KERNEL_RECORD
 
 
 def _make_pushes(folder: Path) -> Path:
     path = folder / "kernels" / "mine.json"
     facts = {"key": "k", "kernel": "me/mine", "commit": "c", "when": "now", "values": {"N": 3}}
     more = {"resumes": False, "dataset": "me/data", "dataset_version": 2}
-    write_pushed(Pushes.model_validate({"pushes": [facts | more]}), path)
+    pushes.write_push_record(pushes.Pushes.model_validate({"pushes": [facts | more]}), path)
     return path
 
 
 def _read_pushes(path: Path) -> bytes:
     """A notebook of which there is no record was never pushed."""
-    found = read_pushed(Pushes, path)
+    found = pushes.read_push_record(pushes.Pushes, path)
     return AGAIN if found is None else found.model_dump_json().encode()
 
 
-def _make_receipt(folder: Path) -> Path:
-    path = folder / "download" / RECEIPT
-    write_sealed({"npz/a.npz": 12, "npz/b.npz": 13}, path)
-    return path
-
-
-def _make_draft(folder: Path) -> Path:
-    path = folder / "drafts" / "tile-xla" / "gemm.json"
-    write_sealed({"architecture": "mine", "npz": "a.npz"}, path)
+def _seal(value: dict[str, object], path: Path) -> Path:
+    write_sealed(value, path)
     return path
 
 
@@ -228,7 +205,7 @@ KINDS = (
     Kind("npz, tile", lambda f: write_graph(making.TILE, f / "npz-t"),
          _read_npz(making.TILE.collection)),
     Kind("npz, options", making.make_options, _read_npz(collection("layout:xla:random"))),
-    Kind("protobuf", lambda f: modules.write(make_layout_record(), f / "module" / "mine.pb"),
+    Kind("protobuf", lambda f: modules.write(modules.make_layout_record(), f / "module" / "m.pb"),
          _read_modules, sealed=False),
     Kind("store.json", lambda f: making.make_store(f).folder / "store.json", _read_store),
     Kind("store, list", lambda f: making.make_store(f).folder / "graphs.parquet", _read_store),
@@ -267,12 +244,12 @@ KINDS = (
          _read_journal),
     Kind("search", making.make_choice, making.read_choice),
     Kind("mirror", making.make_mirror, making.read_mirror),
-    Kind("draft", _make_draft,
+    Kind("draft", lambda f: _seal({"architecture": "mine"}, f / "drafts" / "gemm.json"),
          lambda path: repr(read_sealed_record(path, "a draft")).encode()),
     Kind("session", _make_session,
-         lambda path: read_session_record(path.parent).model_dump_json().encode()),
+         lambda path: session.read_session_record(path.parent).model_dump_json().encode()),
     Kind("pushes", _make_pushes, _read_pushes),
-    Kind("download", _make_receipt,
+    Kind("download", lambda f: _seal({"a.npz": 12, "b.npz": 13}, f / "download" / RECEIPT),
          lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode()),
     Kind("bundle", lambda f: _make_bundle(f, "mine.zip"), _read_bundle),
     Kind("bundle, model", lambda f: min(_make_bundle(f, "bundle").rglob("*.safetensors")),

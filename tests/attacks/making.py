@@ -108,11 +108,23 @@ def make_mapped(folder: Path) -> Path:
 @cache
 def make_run(folder: Path) -> Run:
     """A finished run of one experiment."""
-    settings = {"scheme": "graph", "folds": 2}
-    with open_experiments([RIDGE], make_store(folder), folder / "run", **settings) as (plan, run):
-        remember_origin(run, folder, plan.store.folder)
-        run_experiments(find_backlog([RIDGE], plan, run), plan, run, LocalExecutor(1))
-        fields = {"name": "mine", "members": {"ridge": 1.0}, "allow_missing": ["members"]}
+    store = make_store(folder)
+    run = train_and_submit([RIDGE], store, folder / "run", members={"ridge": 1.0})
+    remember_origin(run, folder, store.folder)
+    return run
+
+
+def train_and_submit(
+    experiments: list[Experiment],
+    store: Store,
+    folder: Path,
+    members: dict[str, float],
+    **more: str,
+) -> Run:
+    """A finished run of two folds; `more` fields of the recipe."""
+    with open_experiments(experiments, store, folder, scheme="graph", folds=2) as (plan, run):
+        run_experiments(find_backlog(experiments, plan, run), plan, run, LocalExecutor(1))
+        fields = {"name": "mine", "members": members, "allow_missing": ["members"], **more}
         build_submission(run, make_recipe("mine", fields))
     return run
 
@@ -171,8 +183,6 @@ def make_submission(folder: Path) -> Path:
 
 
 def make_checkpoint(folder: Path) -> Path:
-    import torch
-
     tensors = {"weights": torch.arange(60.0), "random": torch.arange(40, dtype=torch.uint8)}
     (folder / "checkpoint").mkdir(parents=True)
     save_checkpoint(folder / "checkpoint", tensors, {"fit": "mine", "epoch": 3})
@@ -180,19 +190,17 @@ def make_checkpoint(folder: Path) -> Path:
 
 
 def make_ledger(folder: Path) -> Path:
-    path, ledger = folder / "ledger" / "ledger.csv", Ledger()
+    path, ledger = write_text(folder / "ledger" / "ledger.csv", ""), Ledger()
     for number in range(5):
         values = {"when": f"2026-01-0{number + 1}", "recipe": "mine", "state": "scored"}
         ledger.put(f"key-{number}", **values, public=f"0.{number}", notes='with "quotes", commas')
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_ledger(ledger, path)
     return path
 
 
 def make_archive(folder: Path) -> Path:
     """What Kaggle sends."""
-    path = folder / "archive" / "mine.zip"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = write_text(folder / "archive" / "mine.zip", "")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("npz/a.npz", "npz/b.npz", "sample_submission.csv"):
             archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), name * 50)
@@ -227,8 +235,7 @@ def read_choice(path: Path) -> bytes:
 
 def make_mirror(folder: Path) -> Path:
     """What is kept of the copy of a bucket's folder."""
-    (folder / "bucket").mkdir(parents=True)
-    (folder / "bucket" / "run.json").write_text("a record")
+    write_text(folder / "bucket" / "run.json", "a record")
     mirror = Mirror(f"file://{folder / 'bucket'}", folder / "mirrors" / "run")
     mirror.pull()
     return mirror.folder.with_name("run.mirror.json")

@@ -121,23 +121,15 @@ def _splice(content: bytes, other: bytes, generator: random.Random) -> bytes:
 
 def _place(content: bytearray, generator: random.Random) -> int:
     """Anywhere, and more often near an end."""
-    near = min(len(content), ENDS)
-    return generator.choice(
-        (
-            generator.randrange(len(content)),
-            generator.randrange(near),
-            len(content) - 1 - generator.randrange(near),
-        )
-    )
+    count = len(content)
+    near = min(count, ENDS)
+    anywhere, first, last = (generator.randrange(most) for most in (count, near, near))
+    return generator.choice((anywhere, first, count - 1 - last))
 
 
 def _part(content: bytearray, generator: random.Random) -> tuple[int, int]:
     first = _place(content, generator)
     return first, min(len(content), first + generator.choice((1, 4, 32, 1000)))
-
-
-def delete(path: Path) -> None:
-    path.unlink()
 
 
 def empty(path: Path) -> None:
@@ -165,6 +157,6 @@ def make_sparse(path: Path) -> None:
 
 
 REPLACEMENTS: tuple[Callable[[Path], None], ...] = (
-    delete, empty, put_pipe, put_folder, put_device, link_to_nothing, link_to_itself, lock_up,
+    Path.unlink, empty, put_pipe, put_folder, put_device, link_to_nothing, link_to_itself, lock_up,
     make_sparse,
 )  # fmt: skip
