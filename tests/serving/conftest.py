@@ -1,36 +1,25 @@
 """A small run with a model of every kind that can be packed, and its bundle; made once."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from pydoc import locate
+from typing import Any
 
 import pytest
 
+from ensembles.merge import alone
 from ensembles.recipe import Recipe
+from solution import load_bundle
 from solution.data.folders import find_files
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.models.layout.cost_kernel import CostKernelSettings
-from solution.models.layout.cost_net import CostNetSettings
-from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
+from solution.models.catalogue import OURS
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.nothing import NothingSettings
-from solution.models.tile.tile_gnn import TileGnnSettings
-from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.papers.prepared import ContractionSettings, PreparedSettings
-from solution.papers.residual import ResidualSettings, ResidualTileSettings
-from solution.papers.segment_training import SegmentSettings
-from solution.papers.study import (
-    StudyLassoSettings,
-    StudyOrdinarySettings,
-    StudyRidgeSettings,
-    StudyTreeSettings,
-)
-from solution.papers.tgraph import TGraphSettings
-from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings
-from solution.papers.violation import ViolationSettings
-from solution.papers.wrappers import SublistAverageSettings
+from solution.papers import KINDS as PUBLISHED
 from solution.runs.folder import Run
+from solution.serving.bundle import Bundle
 from solution.serving.packing import pack
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
@@ -42,50 +31,39 @@ from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
 
-NET = TrainingSettings(epochs=1, configs_per_graph=8, graphs_per_step=4, validation_configs=8)
-TREES = LightGBMSettings(rounds=3, min_data_in_leaf=2)
-BOTH: dict[str, RankerSettings] = {"nothing": NothingSettings(), "lambdarank": TREES}
-OF_LAYOUTS: dict[str, RankerSettings] = {
-    "pointwise": PointwiseSettings(rounds=3, min_data_in_leaf=2),
-    "ridge": RidgeSettings(max_configs=8, grid=(1.0,)),
-    "layout_net": LayoutGnnSettings(width=8, rounds=(8,), training=NET),
-    "tpugraphs": TpuGraphsSettings(width=8, rounds=1, training=NET),
-    "tgraph": TGraphSettings(width=16, training=NET),
-    "residual": ResidualSettings(width=8, rounds=1, training=NET),
-    "segment_training": SegmentSettings(
-        width=8, rounds=1, max_nodes=4, head_epochs=1, partition="topological", training=NET
-    ),
-    "violation": ViolationSettings(width=8, rounds=1, training=NET),
-    "prepared": PreparedSettings(
-        LayoutGnnSettings(width=8, rounds=(8,), training=NET), padding=0, contractions=True
-    ),
-    "contraction_trees": ContractionSettings(rounds=3, min_data_in_leaf=2),
-    "cost_net": CostNetSettings(width=8, training=NET),
-    "cost_kernel": CostKernelSettings(cosines=8),
-}
-OF_TILES: dict[str, RankerSettings] = {
-    "least_squares": OrdinarySettings(max_configs=8),
-    "lasso": LassoSettings(max_configs=8, grid=(0.01,)),
-    "sublist_average": SublistAverageSettings(TREES, times=2, size=5),
-    "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),
-    "tpugraphs_tile": TpuGraphsTileSettings(width=8, rounds=1, training=NET),
-    "residual_tile": ResidualTileSettings(width=8, rounds=1, training=NET),
-    "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2, trials=0),
-    "study_least_squares": StudyOrdinarySettings(max_configs=8),
-    "study_ridge": StudyRidgeSettings(max_configs=8, grid=(1.0,)),
-    "study_lasso": StudyLassoSettings(max_configs=8, grid=(0.01,)),
-}
+
+def make(kind: str, **fields: Any) -> RankerSettings:
+    """The settings of a kind, of which the tables have the path of the class."""
+    return locate((OURS | PUBLISHED)[kind])(**fields)  # type: ignore[operator, no-any-return]
+
+
+TRAINING = TrainingSettings(epochs=1, configs_per_graph=8, graphs_per_step=4, validation_configs=8)
+NET = {"width": 8, "rounds": 1, "training": TRAINING}
+LAYOUT_NET = NET | {"rounds": (8,)}
+TREES, FEW = {"rounds": 3, "min_data_in_leaf": 2}, {"max_configs": 8}
+RIDGE, LASSO = FEW | {"grid": (1.0,)}, FEW | {"grid": (0.01,)}
+SEGMENTS = NET | {"max_nodes": 4, "head_epochs": 1, "partition": "topological"}
+PREPARED = {"ranker": make("layout_net", **LAYOUT_NET), "padding": 0, "contractions": True}
+BOTH: dict[str, dict[str, Any]] = {"nothing": {}, "lambdarank": TREES}
+OF_LAYOUTS: dict[str, dict[str, Any]] = {
+    "pointwise": TREES, "contraction_trees": TREES, "ridge": RIDGE, "layout_net": LAYOUT_NET,
+    "tpugraphs": NET, "residual": NET, "violation": NET, "segment_training": SEGMENTS,
+    "tgraph": {"width": 16, "training": TRAINING}, "cost_net": {"width": 8, "training": TRAINING},
+    "prepared": PREPARED, "cost_kernel": {"cosines": 8},
+}  # fmt: skip
+OF_TILES: dict[str, dict[str, Any]] = {
+    "least_squares": FEW, "study_least_squares": FEW, "lasso": LASSO, "study_lasso": LASSO,
+    "study_ridge": RIDGE, "study_trees": TREES | {"trials": 0}, "tpugraphs_tile": NET,
+    "residual_tile": NET, "tile_net": {"width": 8, "blocks": 1, "training": TRAINING},
+    "sublist_average": {"ranker": make("lambdarank", **TREES), "times": 2, "size": 5},
+}  # fmt: skip
 KINDS = {
-    name: Experiment(name, collections, settings, seeds=(0, 1) if name == "lambdarank" else (0,))
-    for collections, kinds in (((LAYOUT, TILE), BOTH), ((LAYOUT,), OF_LAYOUTS), ((TILE,), OF_TILES))
-    for name, settings in kinds.items()
+    name: Experiment(name, where, make(name, **fields), (0, 1) if name == "lambdarank" else (0,))
+    for where, kinds in (((LAYOUT, TILE), BOTH), ((LAYOUT,), OF_LAYOUTS), ((TILE,), OF_TILES))
+    for name, fields in kinds.items()
 }
-RECIPE = Recipe(
-    name="small",
-    method="z_score",
-    members={"lambdarank": 2.0, "layout_net": 1.0, "tile_net": 1.0},
-    fallback="nothing",
-)
+MEMBERS = {"lambdarank": 2.0, "layout_net": 1.0, "tile_net": 1.0}
+RECIPE = Recipe(name="small", method="z_score", members=MEMBERS, fallback="nothing")
 
 
 @pytest.fixture(scope="session")
@@ -109,11 +87,22 @@ def store(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture(scope="session")
 def run(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of every kind; not to be changed."""
-    experiments = list(KINDS.values())
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    with open_experiments(experiments, store, folder, scheme="graph", folds=2) as (plan, opened):
-        run_experiments(find_backlog(experiments, plan, opened), plan, opened, LocalExecutor(1))
-    return opened
+    return train(list(KINDS.values()), store, tmp_path_factory.mktemp("trained") / "run")
+
+
+def train(experiments: list[Experiment], store: Store, folder: Path, **options: Any) -> Run:
+    """A run of two folds, in this process."""
+    options = {"scheme": "graph", "folds": 2, **options}
+    with open_experiments(experiments, store, folder, **options) as (plan, run):
+        run_experiments(find_backlog(experiments, plan, run), plan, run, LocalExecutor(1))
+    return run
+
+
+@pytest.fixture(scope="session")
+def kinds(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bundle]:
+    """By the name of a kind, its bundle, which is packed once."""
+    folder = tmp_path_factory.mktemp("kinds")
+    return cache(lambda name: load_bundle(pack(run, alone(name), folder / name)))
 
 
 @pytest.fixture(scope="session")

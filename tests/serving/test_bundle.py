@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 import yaml
@@ -20,32 +20,27 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment
 from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
+from solution.serving.bundle import Bundle
 from solution.serving.packing import pack
 from solution.serving.record import RECORD
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.executors.local import LocalExecutor
-from solution.training.jobs import find_backlog
-from solution.training.opening import open_experiments
-from solution.training.out_of_fold import run_experiments
 from tests.made.guarded import largest_file
-from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE
+from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE, train
 
 FILES = {LAYOUT: "npz/layout/xla/random/test/program_6.npz", TILE: "npz/tile/xla/test/kernel_6.npz"}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_gives_the_bytes_of_the_runs_own_test_predictions(
-    name: str, run: Run, data: Path, tmp_path: Path
+    name: str, run: Run, kinds: Callable[[str], Bundle], data: Path
 ) -> None:
-    bundle = load_bundle(pack(run, alone(name), tmp_path / "moved"))
     expected = predictions.read(run.predictions(name, "test"))
     for collection in KINDS[name].collections:
         graph = read_graph(data / FILES[collection])
-        found = bundle.predict(graph)[name].sort(predictions.KEYS)
-        rows = expected.filter(pl.col("collection") == collection, pl.col("graph") == graph.name)
-        assert len(rows) == len(found) > 0
-        assert found.equals(rows)
+        found = kinds(name).predict(graph)[name].sort(predictions.KEYS)
+        rows = expected.filter(collection=collection, graph=graph.name)
+        assert len(rows) == len(found) > 0 and found.equals(rows)
 
 
 @pytest.mark.parametrize("name", ["full", "full.zip"])
@@ -66,9 +61,7 @@ class OwnSettings(RidgeSettings):
 
 def test_a_model_of_ones_own_is_named_and_not_packed(store: Store, tmp_path: Path) -> None:
     experiment = Experiment("mine", (TILE,), OwnSettings(max_configs=8))
-    where = (store, tmp_path / "run")
-    with open_experiments([experiment], *where, scheme="graph", folds=2) as (plan, run):
-        run_experiments(find_backlog([experiment], plan, run), plan, run, LocalExecutor(1))
+    run = train([experiment], store, tmp_path / "run")
     with pytest.raises(InputError, match=r"\-\-recipe"):
         pack(run, alone("mine"), tmp_path / "bundle")
 
@@ -81,17 +74,13 @@ def test_the_ensemble_gives_the_bytes_of_the_runs_own_ranking(
     for bundle in (load_bundle(bundle_folder), load_bundle(str(bundle_zip))):
         for file in FILES.values():
             graph = read_graph(str(data / file))
-            rows = expected.filter(
-                pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
-            )
+            rows = expected.filter(collection=graph.collection.name, graph=graph.name)
             ranking = bundle.rank(graph)
             assert ranking.scores.tobytes() == rows["score"].to_numpy().tobytes()
             assert (np.diff(ranking.scores[ranking.order]) >= 0).all()
 
 
-def test_another_process_with_other_threads_gives_the_same_bytes(
-    bundle_folder: Path, bundle_zip: Path, data: Path
-) -> None:
+def test_another_process_gives_the_same(bundle_folder: Path, bundle_zip: Path, data: Path) -> None:
     code = (
         "import sys; from solution import load_bundle, read_graph\n"
         "bundle = load_bundle(sys.argv[1])\n"
@@ -107,16 +96,13 @@ def test_another_process_with_other_threads_gives_the_same_bytes(
     assert done.stdout.split() == scores
 
 
-def test_a_run_ranks_as_its_bundle(
-    run: Run, bundle_folder: Path, data: Path, tmp_path: Path
-) -> None:
+def test_a_run_is_as_its_bundle(run: Run, bundle_folder: Path, data: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "small.toml"
     members = "\n".join(f"{name} = {weight}" for name, weight in RECIPE.members.items())
     recipe.write_text(f'method = "z_score"\nfallback = "nothing"\n[members]\n{members}\n')
     graph = read_graph(data / FILES[TILE])
-    expected = load_bundle(bundle_folder).rank(graph)
-    np.testing.assert_array_equal(load_run(str(run.folder), str(recipe)).rank(graph).scores,
-                                  expected.scores)  # fmt: skip
+    bundles = (load_bundle(bundle_folder), load_run(str(run.folder), str(recipe)))
+    np.testing.assert_array_equal(*(bundle.rank(graph).scores for bundle in bundles))
 
 
 def test_only_what_the_recipe_merges_is_packed(run: Run, bundle_folder: Path) -> None:
@@ -125,8 +111,7 @@ def test_only_what_the_recipe_merges_is_packed(run: Run, bundle_folder: Path) ->
     seeds = {(m.fold, m.seed) for m in record.members if m.experiment == "lambdarank"}
     assert seeds == {(0, 0), (0, 1), (1, 0), (1, 1)}
     text = (bundle_folder / RECORD).read_text()
-    assert "kernel_0" not in text
-    assert "program_0" not in text
+    assert "kernel_0" not in text and "program_0" not in text
     assert {len(programs) for programs in record.programs.values()} == {6}
 
 
@@ -139,24 +124,21 @@ def test_the_card_is_what_hubs_read(bundle_folder: Path) -> None:
     _, head, body = (bundle_folder / "README.md").read_text().split("---\n", 2)
     card = yaml.safe_load(head)
     (index,) = card["model-index"]
-    scores = load_bundle(bundle_folder).record.scores
+    record = load_bundle(bundle_folder).record
     shown = {r["dataset"]["type"]: r["metrics"][0]["value"] for r in index["results"]}
-    assert shown == {name: score.value for name, score in scores.items()}
-    assert set(scores) == {LAYOUT, TILE}
-    assert all(name in body for name in scores)
-    assert load_bundle(bundle_folder).record.scheme == "graph"  # the fixture's run
+    assert shown == {name: score.value for name, score in record.scores.items()}
+    assert set(record.scores) == {LAYOUT, TILE}
+    assert all(name in body for name in record.scores)
+    assert record.scheme == "graph"  # the fixture's run
     assert "another size" in body
     assert re.search(r"tile:xla \| lone \| [0-9.]+ \| 1 \|", body)
     assert re.search(r"tile:xla \| kernel \| [0-9.]+ \([0-9.]+ to [0-9.]+\) \| 5 \|", body)
 
 
-def test_a_program_that_was_learned_from_is_said_to_be_so(
-    bundle_folder: Path, data: Path, store: Store
-) -> None:
+def test_a_program_that_was_learned_from(bundle_folder: Path, data: Path, store: Store) -> None:
     bundle = load_bundle(bundle_folder)
     ranking = bundle.rank(read_graph(data / "npz/tile/xla/train/kernel_0.npz"))
-    assert ranking.known
-    assert "this structure" in ranking.sentence()
+    assert ranking.known and "this structure" in ranking.sentence()
     assert ranking.to_frame(3)["configuration"][0].startswith("output ")
     with pytest.raises(InputError, match="1.*expected.*0"):
         ranking.to_frame(-1)
@@ -169,8 +151,7 @@ def test_a_program_that_was_learned_from_is_said_to_be_so(
 def test_few_programs_are_abstained_from_in_words(bundle_folder: Path, data: Path) -> None:
     bundle, graph = load_bundle(bundle_folder), read_graph(data / FILES[TILE])
     ranking = bundle.rank(graph)
-    assert ranking.abstained
-    assert ranking.measure is None
+    assert ranking.abstained and ranking.measure is None
     assert "programs predicted" in ranking.sentence()
     sure = bundle.rank(graph, confidence=0.8)
     assert not sure.abstained
@@ -184,25 +165,18 @@ def test_a_collection_without_a_model_is_refused(bundle_folder: Path, data: Path
         load_bundle(bundle_folder).rank(graph)
 
 
-def test_an_unfinished_run_is_refused(run: Run, tmp_path: Path) -> None:
-    shutil.copytree(run.folder, tmp_path / "run")
-    copy = Run(tmp_path / "run")
-    shutil.rmtree(copy.jobs("lambdarank", TILE)[1])
-    with pytest.raises(InputError, match="lambdarank.*1"):
-        pack(copy, RECIPE, tmp_path / "bundle")
-    assert not (tmp_path / "bundle").exists()
-
-
-def test_a_run_that_lacks_a_whole_member_is_refused(run: Run, tmp_path: Path) -> None:
+def test_an_unfinished_run_and_one_without_a_member(run: Run, tmp_path: Path) -> None:
     """As one that was killed, or copied in part, does."""
-    shutil.copytree(run.folder, tmp_path / "run")
-    copy = Run(tmp_path / "run")
-    shutil.rmtree(copy.folder / "lambdarank" / "jobs")
-    with pytest.raises(InputError, match="lambdarank lacks"):
-        pack(copy, RECIPE, tmp_path / "bundle")
-    shutil.rmtree(copy.folder / "lambdarank")
-    with pytest.raises(InputError, match="no predictions"):
-        pack(copy, RECIPE, tmp_path / "bundle")
+    copy = Run(shutil.copytree(run.folder, tmp_path / "run"))
+    member = copy.folder / "lambdarank"
+    for lost, words in (
+        (copy.jobs("lambdarank", TILE)[1], "lambdarank.*1"),
+        (member / "jobs", "lambdarank lacks"),
+        (member, "no predictions"),
+    ):
+        shutil.rmtree(lost)
+        with pytest.raises(InputError, match=words):
+            pack(copy, RECIPE, tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
 
 

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from solution.data.folders import SAMPLE
 from solution.domain.codebook import encode
+from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPTION_NAMES
 from solution.serving.calibration import (
     Facts,
@@ -59,13 +59,10 @@ def test_what_is_needed_is_what_a_search_finds(regret: float) -> None:
         runtimes = generator.integers(10, 30, 20).astype(float)
         scores = generator.integers(0, 5, 20).astype(np.float32)
         ordered = runtimes[sorted(range(20), key=lambda config: (scores[config], config))]
-        expected = next(
-            k for k in range(1, 21) if ordered[:k].min() <= (1 + regret) * runtimes.min() + 1e-9
-        )
-        assert (
-            needed(find_steps(np.argsort(scores, kind="stable"), runtimes), regret + 1e-12)
-            == expected
-        )
+        enough = (1 + regret) * runtimes.min() + 1e-9
+        expected = next(k for k in range(1, 21) if ordered[:k].min() <= enough)
+        steps = find_steps(np.argsort(scores, kind="stable"), runtimes)
+        assert needed(steps, regret + 1e-12) == expected
 
 
 def test_the_quantile_is_the_order_statistic_of_a_finite_sample() -> None:
@@ -75,9 +72,7 @@ def test_the_quantile_is_the_order_statistic_of_a_finite_sample() -> None:
         assert quantile(programs, 0.02, confidence) == ks[int(np.ceil(30 * confidence - 1e-9)) - 1]
     assert quantile(programs, 0.02, 0.97) is None
     assert quantile(programs[:8], 0.02, 0.9) is None
-    assert quantile(programs[:9], 0.02, 0.9) == max(
-        needed(program.steps, 0.02) for program in programs[:9]
-    )
+    assert quantile(programs[:9], 0.02, 0.9) == max(needed(p.steps, 0.02) for p in programs[:9])
 
 
 @pytest.mark.parametrize("graphs", [1, 3])
@@ -104,8 +99,7 @@ def test_sizes_of_one_program_share_its_weight_even_if_folds_were_by_family() ->
     assert quantile(programs, 0.02, 0.9) == quantile(alone, 0.02, 0.9)
     facts = facts_of(programs[0])
     told = measure_learned(facts, 50, Learned(programs, by_family=True)).reason
-    assert "20 programs" in told
-    assert "families" in told
+    assert "20 programs" in told and "families" in told
     assert "families" not in measure(facts, 50, programs).reason
 
 
@@ -113,20 +107,17 @@ def test_an_unlike_program_is_abstained_from_in_words() -> None:
     programs = make_programs(30, 0)
     assert measure(facts_of(programs[3]), 50, programs).k is not None
     found = measure(Facts("other", 10**6, 10, 0), 50, programs)
-    assert found.k is None
-    assert "those learned" in found.reason
+    assert found.k is None and "those learned" in found.reason
 
 
 def test_more_configurations_than_were_seen_widen_k() -> None:
     programs = make_programs(30, 0)
     few, many = (measure(facts_of(programs[0]), n, programs) for n in (50, 500))
     assert few.k is not None
-    assert many.k == 10 * few.k
-    assert "widened" in many.reason
+    assert many.k == 10 * few.k and "widened" in many.reason
     assert measure(facts_of(programs[0]), 2, programs).k == min(2, few.k)
     beyond = measure(facts_of(programs[0]), 1000, programs)
-    assert beyond.k is None
-    assert "calibrated on" in beyond.reason
+    assert beyond.k is None and "calibrated on" in beyond.reason
 
 
 @pytest.mark.parametrize(("regret", "confidence", "words"), [
@@ -134,15 +125,15 @@ def test_more_configurations_than_were_seen_widen_k() -> None:
     (2.0, 0.9, "regret is 2, expected from 0 to 1: 2% or 0.02"),
     (0.02, 90.0, "confidence is 90, expected between 0 and 1: 90% or 0.9"),
 ])  # fmt: skip
-def test_what_cannot_be_promised_is_said_of_the_one_that_is_wrong(
-    regret: float, confidence: float, words: str
-) -> None:
+def test_what_cannot_be_promised_is_said(regret: float, confidence: float, words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)) as caught:
         check_promise(regret, confidence)
     assert ("regret" in str(caught.value)) != ("confidence" in str(caught.value))
 
 
-FOLDER = SAMPLE / "npz" / "tile" / "xla" / "valid"
+def with_layouts(layouts: np.ndarray) -> Graph:
+    configs = encode(layouts.reshape(4, 3, 18))
+    return dataclasses.replace(make_layout_graph(0), configs=configs, runtimes=None)
 
 
 def test_layouts_are_named_where_they_differ_from_the_programs() -> None:
@@ -151,9 +142,7 @@ def test_layouts_are_named_where_they_differ_from_the_programs() -> None:
     layouts[2, 0, 0, :2] = 0, 1
     layouts[2, 1, 1, :2] = 0, 1
     layouts[3, 0, :, :2] = (0, 1), (1, 0), (0, 1)
-    graph = dataclasses.replace(
-        make_layout_graph(0), configs=encode(layouts.reshape(4, 3, 18)), runtimes=None
-    )
+    graph = with_layouts(layouts)
     assert describe_configs(graph, np.arange(4)) == [
         "as the compiler has it",
         "as the compiler has it, asked for at dot 2",
@@ -168,9 +157,7 @@ def test_the_whole_of_a_configuration_is_all_that_it_asks_for() -> None:
     layouts[1, 0, 0, :2] = 1, 0  # as it is
     layouts[2, 0, :, :2] = (0, 1), (1, 0), (0, 1)
     layouts[3, :, 0, :2] = 1, 0
-    graph = dataclasses.replace(
-        make_layout_graph(0), configs=encode(layouts.reshape(4, 3, 18)), runtimes=None
-    )
+    graph = with_layouts(layouts)
     dot, other, reshape = graph.configurable
     assert list_layouts(graph, np.arange(4)) == [
         [],
@@ -183,8 +170,7 @@ def test_the_whole_of_a_configuration_is_all_that_it_asks_for() -> None:
         "as the compiler has it", "dot 2 output {1,0}",
         "dot 2 output {0,1} input {1,0} kernel {0,1}",
     ]  # fmt: skip
-    assert lines[3].count(" output {1,0}") == 3
-    assert len(set(lines)) == 4
+    assert lines[3].count(" output {1,0}") == 3 and len(set(lines)) == 4
 
 
 def test_options_are_named_where_they_are_not_the_compilers_own() -> None:

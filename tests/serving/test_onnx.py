@@ -1,5 +1,6 @@
 """Students as ONNX files: what onnxruntime says of a program is what the bundle says."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -49,21 +50,19 @@ def test_the_order_is_the_bundles(graph: Graph, students: Path) -> None:
     expected = model.ranker.predict(prepared)
     found = infer(bundle, graph, students)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+    rounded = {"rtol": 1e-4, "atol": 1e-5 * np.abs(expected).max()}
+    np.testing.assert_allclose(found, expected, **rounded)
     order = np.argsort(found, kind="stable")
     # Scores that are equal but for rounding may change places.
-    np.testing.assert_allclose(
-        expected[order], np.sort(expected), rtol=1e-4, atol=1e-5 * np.abs(expected).max()
-    )
+    np.testing.assert_allclose(expected[order], np.sort(expected), **rounded)
     assert np.array_equal(order[:5], bundle.rank(graph).order[:5])
 
 
 def test_a_list_may_stand_beside_others(students: Path) -> None:
     """What a session scores: configurations that are not listed change nothing for the list."""
-    graph = make_layout_graph(5, configs=30)
-    bundle = load_bundle()
-    fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
-    beside = infer(bundle, Graph(**{**fields, "listed": np.arange(30) < 20}), students)
+    graph, bundle = make_layout_graph(5, configs=30), load_bundle()
+    listed = dataclasses.replace(graph, listed=np.arange(30) < 20)
+    beside = infer(bundle, listed, students)
     alone = infer(bundle, graph.select(np.arange(20)), students)
     np.testing.assert_allclose(beside[:20], alone, rtol=1e-3, atol=1e-4)
 
@@ -75,9 +74,8 @@ def test_models_that_are_no_students_are_refused(bundle_folder: Path, tmp_path: 
 
 def test_the_example_of_the_documents(fastslow: FastSlow, tmp_path: Path) -> None:
     text = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
-    (example,) = (
-        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "onnx" in block
-    )
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (example,) = (block for block in blocks if "onnx" in block)
     done = fastslow("onnx", tmp_path / "students")
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "students").glob("*.onnx"))) == 3

@@ -1,12 +1,13 @@
 """A session scores each configuration as if it came alone, so that separate batches compare."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ensembles.merge import alone, describe_caveats
+from ensembles.merge import describe_caveats
 from ensembles.recipe import Recipe
 from solution import load_bundle
 from solution.data.folders import find_files
@@ -24,12 +25,9 @@ from solution.serving.possible import check_layouts, describe_impossible
 from solution.store.graph_file import read_prepared
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
-from solution.training.jobs import find_backlog
-from solution.training.opening import open_experiments
-from solution.training.out_of_fold import run_experiments
 from tests.conftest import FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
-from tests.serving.conftest import KINDS, LAYOUT, TILE
+from tests.serving.conftest import KINDS, LAYOUT, TILE, train
 
 PROGRAMS = {
     LAYOUT: make_layout_graph(20, configs=30, name="new"),
@@ -44,15 +42,14 @@ def new_configs(graph: Graph) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_scores_of_separate_batches_compare(name: str, run: Run, tmp_path: Path) -> None:
-    bundle = load_bundle(pack(run, alone(name), tmp_path / "bundle"))
+def test_scores_of_separate_batches_compare(name: str, kinds: Callable[[str], Bundle]) -> None:
     for collection in KINDS[name].collections:
         graph = PROGRAMS[collection]
         configs = new_configs(graph)
-        session = bundle.session(graph, 20)
+        session = kinds(name).session(graph, 20)
         together = session.score(configs)
         apart = [session.score(part) for part in np.array_split(configs, [1, 4])]
-        backwards = bundle.session(graph, 20).score(configs[::-1])[::-1]
+        backwards = kinds(name).session(graph, 20).score(configs[::-1])[::-1]
         np.testing.assert_allclose(np.concatenate(apart), together, **ROUNDED)
         np.testing.assert_allclose(backwards, together, **ROUNDED)
         assert np.isfinite(together).all()
@@ -60,9 +57,7 @@ def test_scores_of_separate_batches_compare(name: str, run: Run, tmp_path: Path)
 
 
 @pytest.mark.parametrize("collection", PROGRAMS)
-def test_the_list_itself_has_the_order_that_rank_gives(
-    collection: str, bundle_folder: Path
-) -> None:
+def test_the_list_itself_has_the_order_of_rank(collection: str, bundle_folder: Path) -> None:
     """The recipe merges standardised scores, so scores are a stretched and shifted copy."""
     bundle, graph = load_bundle(bundle_folder), PROGRAMS[collection]
     configs = graph.tiles if collection == TILE else graph.layouts.expand()
@@ -80,28 +75,21 @@ def test_a_program_with_one_configuration_gets_a_list(bundle_folder: Path) -> No
     assert len(session.score(new_configs(graph))) == len(new_configs(graph))
 
 
-@pytest.mark.parametrize(
-    "configs", [np.zeros((2, 3, 18, 1)), np.zeros((0, 3, 18)), np.zeros((2, 2, 18)), np.zeros(3),
-                np.full((1, 3, 18), 6)],
-)  # fmt: skip
-def test_other_configurations_are_refused(configs: np.ndarray, bundle_folder: Path) -> None:
-    bundle: Bundle = load_bundle(bundle_folder)
-    with pytest.raises(InputError, match="expected configurations of shape|expected layouts"):
-        bundle.session(PROGRAMS[LAYOUT]).score(configs)
-
-
-def test_tiles_that_are_no_numbers_are_refused_by_their_own_row(bundle_folder: Path) -> None:
-    session = load_bundle(bundle_folder).session(PROGRAMS[TILE])
+def test_other_configurations_and_a_list_of_nothing_are_refused(bundle_folder: Path) -> None:
+    bundle = load_bundle(bundle_folder)
+    session = bundle.session(PROGRAMS[LAYOUT])
+    for shape in ((2, 3, 18, 1), (0, 3, 18), (2, 2, 18), (3,)):
+        with pytest.raises(InputError, match="expected configurations of shape"):
+            session.score(np.zeros(shape))
+    with pytest.raises(InputError, match="expected layouts"):
+        session.score(np.full((1, 3, 18), 6))
     tiles = PROGRAMS[TILE].tiles[:3].copy()
     tiles[1, 0] = np.nan
-    with pytest.raises(InputError, match="numbers.*1"):
-        session.score(tiles)
-
-
-@pytest.mark.parametrize("reference", [0, -1])
-def test_a_list_of_nothing_is_refused(reference: int, bundle_folder: Path) -> None:
-    with pytest.raises(InputError, match="configurations.*1"):
-        load_bundle(bundle_folder).session(PROGRAMS[TILE], reference)
+    with pytest.raises(InputError, match="numbers.*1"):  # of its own row
+        bundle.session(PROGRAMS[TILE]).score(tiles)
+    for reference in (0, -1):
+        with pytest.raises(InputError, match="configurations.*1"):
+            bundle.session(PROGRAMS[TILE], reference)
 
 
 OUTPUT, INPUT, KERNEL = (slice(first, first + 6) for first in (0, 6, 12))
@@ -115,12 +103,12 @@ IMPOSSIBLE = {
     "of what is read": (RESHAPE, INPUT, [0, 2, -1, -1, -1, -1], "reshape 5 the input {0,2}"),
     "of a kernel": (DOT, KERNEL, [1, 0, 1, -1, -1, -1], "dot 2 the kernel {1,0,1}"),
 }
-POSSIBLE = {
-    "whole": (RESHAPE, OUTPUT, [2, 0, 1, -1, -1, -1]),
-    "shorter than the rank": (RESHAPE, OUTPUT, [2, 0, -1, -1, -1, -1]),
-    "unset": (RESHAPE, OUTPUT, [-1] * 6),
-    "of what is read": (DOT, KERNEL, [0, 1, -1, -1, -1, -1]),
-}
+POSSIBLE = (
+    (RESHAPE, OUTPUT, [2, 0, 1, -1, -1, -1]),
+    (RESHAPE, OUTPUT, [2, 0, -1, -1, -1, -1]),  # shorter than the rank
+    (RESHAPE, OUTPUT, [-1] * 6),
+    (DOT, KERNEL, [0, 1, -1, -1, -1, -1]),  # of what is read
+)
 
 
 def put(graph: Graph, node: int, tensor: slice, slots: list[int]) -> np.ndarray:
@@ -131,9 +119,7 @@ def put(graph: Graph, node: int, tensor: slice, slots: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("node, tensor, slots, words", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_an_impossible_layout_is_named(
-    node: int, tensor: slice, slots: list[int], words: str
-) -> None:
+def test_what_no_tensor_can_have(node: int, tensor: slice, slots: list[int], words: str) -> None:
     graph = make_layout_graph()
     configs = put(graph, node, tensor, slots)
     expected = f"configuration 3 gives {words}, which no tensor can have"
@@ -145,16 +131,13 @@ def test_an_impossible_layout_is_named(
     assert not describe_impossible(odd.select(np.array([0, 1, 2, 4])))  # it is not there any more
 
 
-@pytest.mark.parametrize("node, tensor, slots", POSSIBLE.values(), ids=POSSIBLE)
-def test_other_layouts_pass(node: int, tensor: slice, slots: list[int]) -> None:
+def test_other_layouts_pass() -> None:
+    """And where nothing says the rank, any axis."""
     graph = make_layout_graph()
-    configs = put(graph, node, tensor, slots)
-    check_layouts(graph, configs)
-    assert not describe_impossible(dataclasses.replace(graph, configs=encode(configs)))
-
-
-def test_a_rank_that_nothing_says_refuses_no_axis() -> None:
-    graph = make_layout_graph()
+    for node, tensor, slots in POSSIBLE:
+        configs = put(graph, node, tensor, slots)
+        check_layouts(graph, configs)
+        assert not describe_impossible(dataclasses.replace(graph, configs=encode(configs)))
     scalars = dataclasses.replace(graph, node_features=np.zeros_like(graph.node_features))
     check_layouts(scalars, put(graph, DOT, OUTPUT, [5, 4, 3, 2, 1, 0]))
 
@@ -194,16 +177,13 @@ def write_data(folder: Path, sources: list[str]) -> Path:
     return folder
 
 
-def train(data: Path, folder: Path, *, mixes: bool = False) -> Run:
+def run_on(data: Path, folder: Path, *, mixes: bool = False) -> Run:
     store = prepare_store(find_files(data), folder / "store", Preparation())
-    opened = open_experiments([RIDGE], store, folder / "run", scheme="graph", folds=3, mixes=mixes)
-    with opened as (plan, run):
-        run_experiments(find_backlog([RIDGE], plan, run), plan, run)
-    return run
+    return train([RIDGE], store, folder / "run", folds=3, mixes=mixes)
 
 
 def test_a_source_goes_from_the_file_through_the_store_to_the_ranking(tmp_path: Path) -> None:
-    run = train(write_data(tmp_path / "data", [SOURCE] * 6), tmp_path)
+    run = run_on(write_data(tmp_path / "data", [SOURCE] * 6), tmp_path)
     (file, *_) = find_files(tmp_path / "data")
     assert read_graph(file.path, file.collection).label_source == SOURCE
     prepared = next((tmp_path / "store").rglob("p0.safetensors"))
@@ -221,25 +201,22 @@ def test_a_source_goes_from_the_file_through_the_store_to_the_ranking(tmp_path: 
 def test_timed_and_estimated_labels_are_mixed_only_where_that_is_asked_for(tmp_path: Path) -> None:
     data = write_data(tmp_path / "data", [SOURCE, TIMED] * 3)
     with pytest.raises(InputError, match="--mix-labels") as refused:
-        train(data, tmp_path)
+        run_on(data, tmp_path)
     assert "3 timed" in str(refused.value) and f"3 {SOURCE}" in str(refused.value)
-    assert train(data, tmp_path, mixes=True).label_sources() == [TIMED, SOURCE]
+    assert run_on(data, tmp_path, mixes=True).label_sources() == [TIMED, SOURCE]
 
 
 def test_the_commands_say_it(fastslow: FastSlow, tmp_path: Path) -> None:
     data = write_data(tmp_path / "data", [SOURCE, TIMED] * 3)
     checked = fastslow("check", data)
-    assert checked.returncode == 0
-    assert "Some labels" in " ".join(checked.stdout.split())
+    assert checked.returncode == 0 and "Some labels" in " ".join(checked.stdout.split())
     refused = fastslow("run", data, "--run", tmp_path / "run", "--limit")
     assert refused.returncode == 2
     assert "--mix-labels" in refused.stderr and "tpu:v3" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    "source", ["measured", "estimated: ", "estimated: a\nb", "estimated: \x1b[1m"]
-)
-def test_a_source_that_is_none_is_no_graph(source: str) -> None:
-    assert not is_source(source)
-    with pytest.raises(InvalidGraphError, match="its labels"):
-        dataclasses.replace(make_layout_graph(), label_source=source)
+def test_a_source_that_is_none_is_no_graph() -> None:
+    for source in ("measured", "estimated: ", "estimated: a\nb", "estimated: \x1b[1m"):
+        assert not is_source(source)
+        with pytest.raises(InvalidGraphError, match="its labels"):
+            dataclasses.replace(make_layout_graph(), label_source=source)
