@@ -1,4 +1,4 @@
-"""Distinct layouts are stored once, and nothing is lost by it."""
+"""Distinct layouts are stored once, nothing is lost by it; which configurations are chosen."""
 
 from itertools import pairwise
 
@@ -14,8 +14,11 @@ from solution.domain.codebook import (
     KeyTable,
     LayoutEncoder,
     LayoutValueError,
+    deduplicate,
     encode,
+    mix,
 )
+from solution.domain.dividing import choose_configs
 
 NOT_LAYOUTS = [-2, 6, 0.5, 4.999, 256, -1e9, 2.0**40, np.nan, np.inf, -np.inf]
 
@@ -46,24 +49,17 @@ def encode_in_blocks(configs: np.ndarray, borders: list[int]) -> Codebook:
 
 @given(tensors(), st.sampled_from([np.int8, np.int64, np.float16, np.float32, np.float64]))
 @settings(max_examples=80, deadline=None)
-def test_expanding_gives_the_tensor_back(configs: np.ndarray, dtype: type) -> None:
+def test_expanding_gives_the_tensor_back_and_pairs_are_those_of_nodes(
+    configs: np.ndarray, dtype: type
+) -> None:
     book = encode(configs.astype(dtype))
-    expanded = book.expand()
-    assert expanded.dtype == np.int8
+    expanded, pairs = book.expand(), book.pairs(book.rows)
+    assert (expanded.dtype, pairs.dtype) == (np.int8, np.int64)
     assert book.shape == configs.shape
     np.testing.assert_array_equal(expanded, configs)
-
-
-@given(tensors(min_nodes=1))
-@settings(max_examples=40, deadline=None)
-def test_every_configuration_points_at_its_own_pairs(configs: np.ndarray) -> None:
-    book = encode(configs)
-    pairs = book.pairs(book.rows)
-    assert pairs.dtype == np.int64
     np.testing.assert_array_equal(book.layouts[pairs], configs)
-    np.testing.assert_array_equal(
-        book.node[pairs], np.broadcast_to(np.arange(configs.shape[1]), pairs.shape)
-    )
+    nodes = np.broadcast_to(np.arange(configs.shape[1]), pairs.shape)
+    np.testing.assert_array_equal(book.node[pairs], nodes)
     np.testing.assert_array_equal(book.pairs(slice(None))[book.rows], pairs)
 
 
@@ -151,18 +147,8 @@ def assert_numbers(table: KeyTable, known: dict[int, int], keys: np.ndarray) -> 
 @settings(max_examples=80, deadline=None)
 def test_numbers_equal_those_of_a_dictionary(blocks: list[list[int]]) -> None:
     table, known = KeyTable(), dict[int, int]()
-    for block in blocks:
+    for block in [*blocks, sum(blocks, [])[::-1]]:  # the last one has no new key
         assert_numbers(table, known, np.array(block, np.int64))
-
-
-@given(st.lists(KEYS, min_size=1, max_size=30, unique=True))
-@settings(max_examples=40, deadline=None)
-def test_known_keys_are_found_and_nothing_is_added(keys: list[int]) -> None:
-    table = KeyTable()
-    first = table.number(np.array(keys))
-    again = np.array(keys * 3)[::-1]
-    np.testing.assert_array_equal(table.number(again), np.tile(first, 3)[::-1])
-    assert len(table.keys) == len(keys)
 
 
 def colliding(count: int, slot: int) -> np.ndarray:
@@ -182,3 +168,55 @@ def test_keys_that_collide_are_told_apart(slot: int, blocks: int) -> None:
     for block in np.split(keys, blocks):
         assert_numbers(table, known, block)
     assert_numbers(table, known, np.random.default_rng(0).permutation(keys))
+
+
+def test_the_numbers_of_splitmix64_from_seed_0() -> None:
+    drawn = [int(mix(np.zeros(1, np.uint64), number)[0]) for number in (1, 2)]
+    assert drawn == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+
+
+keys = st.tuples(st.sampled_from(["layout:nlp:random", "tile:xla"]), st.text("ab-é", max_size=8))
+
+layouts = arrays.arrays(
+    np.int8,
+    st.tuples(st.integers(1, 30), st.integers(0, 2), st.just(2)),
+    elements=st.integers(0, 1),
+)
+tiles = arrays.arrays(
+    np.float32, st.tuples(st.integers(1, 30), st.just(3)), elements=st.sampled_from([0.0, 1.0, 2.5])
+)
+
+
+@given(keys, st.integers(0, 60), st.integers(0, 40))
+def test_small_graphs_are_predicted_whole(
+    key: tuple[str, str], num_configs: int, more: int
+) -> None:
+    assert choose_configs(key, num_configs, num_configs + more).tolist() == list(range(num_configs))
+
+
+def test_choice_is_the_one_that_saved_predictions_were_made_for() -> None:
+    key = ("layout:xla:random", "unet")
+    assert choose_configs(key, 100_000, 5).tolist() == [1729, 21886, 33326, 41922, 44252]
+    assert choose_configs(key, 5000).sum() == 2_447_924
+
+
+@settings(deadline=None)
+@given(st.one_of(layouts, tiles))
+def test_distinct_rows_are_those_of_numpy_in_order_of_appearance(configs: np.ndarray) -> None:
+    found = deduplicate(configs)
+    flat = configs.reshape(len(configs), -1)
+    expected = len(np.unique(flat, axis=0)) if flat.shape[1] else 1
+    assert len(found.first) == expected
+    assert np.array_equal(configs[found.first][found.inverse], configs)
+    rows = flat.tolist()
+    assert found.first.tolist() == [i for i, row in enumerate(rows) if row not in rows[:i]]
+
+
+@settings(deadline=None)
+@given(layouts, st.integers(0, 100))
+def test_mean_is_the_average_over_identical_configurations(configs: np.ndarray, seed: int) -> None:
+    found = deduplicate(configs)
+    values = np.random.default_rng(seed).normal(size=len(configs)) * 1e6
+    rows = configs.reshape(len(configs), -1)
+    expected = [np.mean(values[(rows == rows[first]).all(axis=1)]) for first in found.first]
+    assert found.mean(values) == pytest.approx(expected)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from solution.domain.metrics import (
 )
 
 
-def slow_tau(scores: list[int], runtimes: list[int]) -> float:
+def slow_tau(scores: list[float], runtimes: list[float]) -> float:
     """Tau-b over all pairs of the mean over all orders that break the scores' ties.
 
     Of two equal scores either comes first as often as the other, so they add nothing.
@@ -36,7 +36,7 @@ def slow_tau(scores: list[int], runtimes: list[int]) -> float:
     return agreement / math.sqrt(len(pairs) * untied_runtimes)
 
 
-def slow_top_k(scores: list[int], runtimes: list[int], k: int) -> float:
+def slow_top_k(scores: list[float], runtimes: list[float], k: int) -> float:
     chosen: list[int] = []
     while len(chosen) < min(k, len(scores)):
         rest = [config for config in range(len(scores)) if config not in chosen]
@@ -48,16 +48,21 @@ def slow_top_k(scores: list[int], runtimes: list[int], k: int) -> float:
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=25)
 
 
+def unzip(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    scores, runtimes = zip(*pairs, strict=True)
+    return np.array(scores, np.float32), np.array(runtimes, float)
+
+
 @given(PAIRS)
 @settings(max_examples=100, deadline=None)
 def test_kendall_tau_is_brute_force(pairs: list[tuple[int, int]]) -> None:
-    scores, runtimes = map(list, zip(*pairs, strict=True))
-    found = kendall_tau(np.array(scores, np.float32), np.array(runtimes, float))
-    assert found == pytest.approx(slow_tau(scores, runtimes), abs=1e-9)
+    scores, runtimes = unzip(pairs)
+    expected = slow_tau(scores.tolist(), runtimes.tolist())
+    assert kendall_tau(scores, runtimes) == pytest.approx(expected, abs=1e-9)
 
 
 @given(st.integers(2, 300), st.integers(2, 400), st.integers(0, 9))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_kendall_tau_of_an_order_is_that_of_scipy(count: int, levels: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     order = generator.permutation(count).astype(np.float32)
@@ -69,23 +74,25 @@ def test_kendall_tau_of_an_order_is_that_of_scipy(count: int, levels: int, seed:
 @pytest.mark.parametrize("copies", [1, 40], ids=["few", "many"])  # as few and many are counted
 def test_equal_scores_are_worth_what_their_orders_are_on_average(copies: int) -> None:
     scores, runtimes = np.tile([0.0, 1, 1, 1, 2], copies), np.tile([2.0, 1, 2, 3, 3], copies)
-    generator = np.random.default_rng(0)
-    if copies == 1:
-        ways = [np.array([0, *order, 4]) for order in permutations([1, 2, 3])]
-    else:
-        ways = [np.lexsort((generator.random(len(scores)), scores)) for _ in range(3000)]
+    draw = np.random.default_rng(0).random(len(scores))
+    ways = [np.lexsort((lot, scores)) for lot in (draw, -draw)]  # equal ones in both orders
     orders = [np.argsort(way).astype(float) for way in ways]
     mean = np.mean([stats.kendalltau(order, runtimes).statistic for order in orders])
-    assert kendall_tau(scores, runtimes) == pytest.approx(mean, abs=1e-9 if copies == 1 else 2e-3)
+    assert kendall_tau(scores, runtimes) == pytest.approx(mean, abs=1e-9)
     assert stats.kendalltau(scores, runtimes).statistic > mean + 0.02  # what it would be by tau-b
 
 
 @given(PAIRS, st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
-def test_top_k_is_brute_force(pairs: list[tuple[int, int]], k: int) -> None:
-    scores, runtimes = map(list, zip(*pairs, strict=True))
-    found = top_k_score(np.array(scores, np.float32), np.array(runtimes, float), k)
-    assert found == pytest.approx(slow_top_k(scores, runtimes, k))
+def test_top_k_is_brute_force_and_slowdown_is_what_is_lost_of_it(
+    pairs: list[tuple[int, int]], k: int
+) -> None:
+    scores, runtimes = unzip(pairs)
+    score, slowdown = top_k_score(scores, runtimes, k), top_k_slowdown(scores, runtimes, k)
+    assert score == pytest.approx(slow_top_k(scores.tolist(), runtimes.tolist(), k))
+    assert slowdown == pytest.approx(1 - score)
+    assert slowdown >= 0
+    assert top_k_slowdown(scores, runtimes, len(scores)) == 0
 
 
 def make_frame(graphs: dict[str, list[float]], value: str) -> pl.DataFrame:
@@ -125,11 +132,6 @@ def test_a_graph_scores_the_mean_over_its_seeds() -> None:
     assert row == ("layout:xla:random", "p", pytest.approx((1 - 1 + 1 / 3) / 3))
 
 
-def unzip(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    scores, runtimes = zip(*pairs, strict=True)
-    return np.array(scores, np.float32), np.array(runtimes, float)
-
-
 @given(PAIRS, st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=100, deadline=None)
 def test_ordered_pair_accuracy_is_the_mean_over_pairs(
@@ -145,28 +147,3 @@ def test_ordered_pair_accuracy_is_the_mean_over_pairs(
     assert math.isnan(found) if not right else found == pytest.approx(np.mean(right))
     known = ordered_pair_accuracy(scores, runtimes, tie=tie, tau=kendall_tau(scores, runtimes))
     assert np.array_equal(found, known, equal_nan=True)
-
-
-@given(st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
-def test_without_ties_it_is_tau_and_the_area_under_a_curve(seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    scores, runtimes = generator.permutation(12), generator.permutation(12) + 1.0
-    tau = stats.kendalltau(scores, runtimes).statistic
-    assert ordered_pair_accuracy(scores, runtimes) == pytest.approx((1 + tau) / 2)
-    slow = runtimes > 6  # two levels: Mann and Whitney's U over the pairs
-    count = stats.mannwhitneyu(scores[slow], scores[~slow]).statistic
-    found = ordered_pair_accuracy(scores, slow + 1.0)
-    assert found == pytest.approx(count / (slow.sum() * (~slow).sum()))
-
-
-@given(PAIRS, st.integers(1, 6))
-@settings(max_examples=50, deadline=None)
-def test_slowdown_is_what_is_lost_of_the_score(pairs: list[tuple[int, int]], k: int) -> None:
-    scores, runtimes = unzip(pairs)
-    found = top_k_slowdown(scores, runtimes, k)
-    assert found == pytest.approx(1 - top_k_score(scores, runtimes, k))
-    assert found >= 0
-    tried = sorted(range(len(scores)), key=lambda config: (scores[config], config))[:k]
-    assert found == pytest.approx(min(runtimes[tried]) / min(runtimes) - 1)
-    assert top_k_slowdown(scores, runtimes, len(scores)) == 0
