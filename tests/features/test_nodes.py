@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.domain.codebook import encode
 from solution.domain.graph import Budget, Graph, InvalidGraphError, PerGraph
 from solution.domain.vocabulary import DIMENSION_NUMBERS, MAX_RANK, OPCODE_IDS, SHAPE_DIMENSIONS
 from solution.features.candidates import make_candidates
@@ -171,13 +172,9 @@ def test_tiles_divide_what_they_cut(count: int) -> None:
 
 
 def test_where_nothing_may_be_chosen_it_is_said() -> None:
-    graph = make_layout_graph(0)
-    bare = Graph(
-        graph.name, graph.collection, graph.node_features, graph.node_opcodes, graph.edges,
-        np.empty(0, np.int64), graph.layouts.__class__(
-            np.empty((0, 18), np.int8), np.zeros(1, np.int64), np.empty((1, 0), np.uint8),
-            np.zeros(1, np.int64)), None,
-    )  # fmt: skip
+    graph = make_layout_graph(0, labelled=False)
+    nothing = {"configurable": np.empty(0, np.int64), "configs": encode(np.empty((1, 0, 18)))}
+    bare = dataclasses.replace(graph, **nothing)
     with pytest.raises(InputError, match="to choose"):
         make_candidates(bare)
     with pytest.raises(InputError, match="--configs is 0"):

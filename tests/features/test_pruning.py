@@ -23,7 +23,8 @@ from solution.features.preparation import (
     merge_rest,
     repair_padding,
 )
-from tests.made.graphs import make_nodes
+from tests.made.builder import Shape
+from tests.made.graphs import make_nodes, make_tile_graph
 
 LABEL = 30  # a column that carries each node's number, to recognise it afterwards
 
@@ -54,9 +55,7 @@ CHAIN = [(5, 4), (5, 1), (4, 3), (3, 2), (2, 0)]
     (2, [0, 2, 3, 4, 5], [[4, 3], [3, 2], [2, 1], [1, 0]]),
     (3, [0, 1, 2, 3, 4, 5], [[5, 4], [5, 1], [4, 3], [3, 2], [2, 0]]),
 ])  # fmt: skip
-def test_the_drawn_graph_keeps_exactly_these(
-    hops: int, kept: list[int], edges: list[list[int]]
-) -> None:
+def test_the_drawn_graph_keeps_these(hops: int, kept: list[int], edges: list[list[int]]) -> None:
     pruned = keep_neighbourhood(make_graph(6, CHAIN, [3]), hops)
     assert pruned.node_features[:, LABEL].tolist() == kept
     assert pruned.node_opcodes.tolist() == [node + 1 for node in kept]
@@ -82,22 +81,16 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 @given(graphs(), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_the_kept_nodes_are_those_of_torch_geometric(graph: Graph, hops: int) -> None:
+def test_kept_nodes_are_those_of_torch_geometric(graph: Graph, hops: int) -> None:
     links = to_undirected(torch.from_numpy(graph.edges.T.copy()), num_nodes=graph.num_nodes)
     expected, _, _, _ = k_hop_subgraph(
         torch.from_numpy(graph.configurable.copy()), hops, links, num_nodes=graph.num_nodes
     )
     pruned = keep_neighbourhood(graph, hops)
-    assert pruned.node_features[:, LABEL].tolist() == sorted(expected.tolist())
-
-
-@given(graphs(), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
-def test_the_kept_edges_are_those_between_kept_nodes_in_order(graph: Graph, hops: int) -> None:
-    pruned = keep_neighbourhood(graph, hops)
     names = pruned.node_features[:, LABEL].astype(int)
-    expected = [[u, v] for u, v in graph.edges.tolist() if {u, v} <= set(names.tolist())]
-    assert names[pruned.edges].reshape(-1, 2).tolist() == expected
+    assert names.tolist() == sorted(expected.tolist())
+    edges = [[u, v] for u, v in graph.edges.tolist() if {u, v} <= set(names.tolist())]
+    assert names[pruned.edges].reshape(-1, 2).tolist() == edges
     assert keep_neighbourhood(pruned, hops) is pruned
 
 
@@ -135,76 +128,44 @@ def slow_pieces(rest: list[int], edges: list[list[int]]) -> list[list[int]]:
     return [sorted(piece) for piece in pieces]
 
 
+Node = tuple[str, Shape, list[int]]  # opcode, shape and dimensions
 DIMENSIONS, LAYOUT = slice(31, 37), slice(134, 140)
 # Columns 93-106: two input numbers, four spatial, two kernel, four spatial, two output.
 CONVOLUTION = slice(93, 107)
-IMAGE, KERNEL, RESULT = (2, 9, 9, 3), (3, 3, 3, 8), (2, 7, 7, 8)
 
 
-def make_graph_padding(
-    nodes: list[tuple[str, tuple[int, ...], list[int]]], edges: list[tuple[int, int]]
-) -> Graph:
-    """Nodes are (opcode, shape, dimensions); the dimensions are padded with 0 as in npz."""
+def make_kernel(nodes: list[Node], edges: list[tuple[int, int]]) -> Graph:
+    """A graph whose dimensions are padded with 0, as in npz files."""
     features = make_nodes([shape for _, shape, _ in nodes])
     for row, (_, _, dimensions) in zip(features, nodes, strict=True):
         row[31 : 31 + len(dimensions)] = dimensions
-    return Graph(
-        name="drawn",
-        collection=collection("tile:xla"),
+    return dataclasses.replace(
+        make_tile_graph(configs=1, labelled=False),
         node_features=features,
         node_opcodes=np.array([OPCODE_IDS[opcode] for opcode, _, _ in nodes], np.uint8),
         edges=np.array(edges, np.int64).reshape(-1, 2),
-        configurable=np.empty(0, np.int64),
-        configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),
-        runtimes=None,
     )
 
 
-def repaired_dimensions(
-    opcode: str, shape: tuple[int, ...], dimensions: list[int], operand: tuple[int, ...]
-) -> list[float]:
+def repaired_dimensions(opcode: str, shape: Shape, dimensions: list[int], operand: Shape) -> list:
     """Columns 31-36 of a node that takes one operand of the shape `operand`."""
-    graph = make_graph_padding([("parameter", operand, []), (opcode, shape, dimensions)], [(1, 0)])
+    graph = make_kernel([("parameter", operand, []), (opcode, shape, dimensions)], [(1, 0)])
     return repair_padding(graph).node_features[1, DIMENSIONS].tolist()
 
 
-def make_convolution() -> Graph:
-    """A convolution of an image: batch 0, spatial 1 and 2, feature 3; kernel spatial 0 and 1."""
-    nodes: list[tuple[str, tuple[int, ...], list[int]]] = [
-        ("parameter", IMAGE, []),
-        ("parameter", KERNEL, []),
-        ("convolution", RESULT, []),
-    ]
-    graph = make_graph_padding(nodes, [(2, 0), (2, 1)])
-    features = graph.node_features.copy()
-    features[2, CONVOLUTION] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
-    return dataclasses.replace(graph, node_features=features)
-
-
-@pytest.mark.parametrize(("opcode", "shape", "dimensions", "operand", "expected"), [
-    ("transpose", (5, 4, 3), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
-    ("transpose", (4, 3), [1, 0], (3, 4), [1, 0, -1, -1, -1, -1]),
-    ("transpose", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
-    ("broadcast", (4, 3, 5), [0], (4,), [0, -1, -1, -1, -1, -1]),
-    ("broadcast", (4, 3, 5), [0, 2], (4, 5), [0, 2, -1, -1, -1, -1]),
-    ("broadcast", (4, 3, 5), [], (), [-1, -1, -1, -1, -1, -1]),
-    ("reduce", (3,), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
-    ("reduce", (5,), [1, 0], (3, 4, 5), [1, 0, -1, -1, -1, -1]),
-    ("reduce", (), [0, 1], (3, 4), [0, 1, -1, -1, -1, -1]),
-    ("reduce", (), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
-    ("concatenate", (8, 3), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
-    ("concatenate", (4, 6), [1], (4, 3), [1, -1, -1, -1, -1, -1]),
-    ("reverse", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
-    ("tanh", (4, 3), [], (4, 3), [-1, -1, -1, -1, -1, -1]),
-    ("convert", (), [], (), [-1, -1, -1, -1, -1, -1]),
+@pytest.mark.parametrize(("opcode", "shape", "dimensions", "operand"), [
+    ("transpose", (5, 4, 3), [2, 1, 0], (3, 4, 5)), ("transpose", (4, 3), [1, 0], (3, 4)),
+    ("transpose", (4, 3), [0, 1], (4, 3)), ("broadcast", (4, 3, 5), [0], (4,)),
+    ("broadcast", (4, 3, 5), [0, 2], (4, 5)), ("broadcast", (4, 3, 5), [], ()),
+    ("reduce", (3,), [0], (4, 3)), ("reduce", (5,), [1, 0], (3, 4, 5)),
+    ("reduce", (), [0, 1], (3, 4)), ("reduce", (), [2, 1, 0], (3, 4, 5)),
+    ("concatenate", (8, 3), [0], (4, 3)), ("concatenate", (4, 6), [1], (4, 3)),
+    ("reverse", (4, 3), [0, 1], (4, 3)), ("tanh", (4, 3), [], (4, 3)), ("convert", (), [], ()),
 ])  # fmt: skip
 def test_dimensions_keep_axis_0_where_it_is_listed_and_lose_the_padding(
-    opcode: str,
-    shape: tuple[int, ...],
-    dimensions: list[int],
-    operand: tuple[int, ...],
-    expected: list[int],
+    opcode: str, shape: Shape, dimensions: list[int], operand: Shape
 ) -> None:
+    expected = dimensions + [-1] * (6 - len(dimensions))
     assert repaired_dimensions(opcode, shape, dimensions, operand) == expected
 
 
@@ -213,40 +174,38 @@ def test_what_is_not_0_stays_where_the_shape_is_a_tuple() -> None:
     assert repaired_dimensions("reduce", (), [0, 2], (3, 4, 5))[:2] == [0, 2]
 
 
-@pytest.mark.parametrize(("shape", "expected"), [
-    ((), [-1, -1, -1, -1, -1, -1]), ((7,), [0, -1, -1, -1, -1, -1]),
-    ((4, 3), [1, 0, -1, -1, -1, -1]), ((2, 3, 4, 5, 6, 7), [5, 4, 3, 2, 1, 0]),
-])  # fmt: skip
-def test_layouts_are_padded_past_the_rank(shape: tuple[int, ...], expected: list[int]) -> None:
-    graph = repair_padding(make_graph_padding([("parameter", shape, [])], []))
+@pytest.mark.parametrize("rank", [0, 1, 2, 6])
+def test_layouts_are_padded_past_the_rank(rank: int) -> None:
+    graph = repair_padding(make_kernel([("parameter", (2, 3, 4, 5, 6, 7)[:rank], [])], []))
+    expected = [*reversed(range(rank)), *[-1] * (6 - rank)]
     assert graph.node_features[0, LAYOUT].tolist() == expected
 
 
 def test_a_convolution_keeps_its_numbers_and_loses_the_unused_spatial_slots() -> None:
-    features = repair_padding(make_convolution()).node_features
-    expected = [0, 3, 1, 2, -1, -1, 2, 3, 0, 1, -1, -1, 0, 3]
-    assert features[2, CONVOLUTION].tolist() == expected
-    assert features[2, DIMENSIONS].tolist() == [-1] * 6
+    """Batch 0 of an image, spatial 1 and 2, feature 3; of the kernel, spatial 0 and 1."""
+    shapes = ((2, 9, 9, 3), (3, 3, 3, 8), (2, 7, 7, 8))
+    opcodes = ("parameter", "parameter", "convolution")
+    nodes: list[Node] = [(*node, []) for node in zip(opcodes, shapes, strict=True)]
+    graph = make_kernel(nodes, [(2, 0), (2, 1)])
+    features = graph.node_features.copy()
+    features[2, CONVOLUTION] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
+    repaired = repair_padding(dataclasses.replace(graph, node_features=features)).node_features[2]
+    assert repaired[CONVOLUTION].tolist() == [0, 3, 1, 2, -1, -1, 2, 3, 0, 1, -1, -1, 0, 3]
+    assert repaired[DIMENSIONS].tolist() == [-1] * 6
 
 
-def test_the_rank_follows_the_shape_and_scalars_have_none() -> None:
-    shapes: list[tuple[int, ...]] = [(), (1,), (4, 3), (1, 1, 1), (2, 3, 4, 5, 6, 7)]
-    graph = make_graph_padding([("parameter", shape, []) for shape in shapes], [])
-    assert tensor_ranks(graph).tolist() == [0, 1, 2, 3, 6]
-
-
-@pytest.mark.parametrize("shape", [(4, 0), (0, 3, 0), (2, 0, 0)])
-def test_the_rank_of_a_tensor_that_ends_in_size_0_follows_the_layout(
-    shape: tuple[int, ...],
-) -> None:
-    graph = make_graph_padding([("parameter", shape, [])], [])
+@pytest.mark.parametrize("shape", [
+    (), (1,), (4, 3), (1, 1, 1), (2, 3, 4, 5, 6, 7), (4, 0), (0, 3, 0), (2, 0, 0),
+])  # fmt: skip
+def test_the_rank_follows_the_shape_and_where_that_ends_in_0_the_layout(shape: Shape) -> None:
+    graph = make_kernel([("parameter", shape, [])], [])
     assert tensor_ranks(graph).tolist() == [len(shape)]
     assert tensor_ranks(repair_padding(graph)).tolist() == [len(shape)]
 
 
 def test_a_reduce_keeps_axis_0_when_its_computation_and_initial_value_come_first() -> None:
     """The real files list the producers of a node by number, called computations among them."""
-    graph = make_graph_padding(
+    graph = make_kernel(
         [("add", (), []), ("constant", (), []), ("parameter", (3, 4), []), ("reduce", (4,), [0])],
         [(3, 0), (3, 1), (3, 2)],
     )
@@ -274,15 +233,10 @@ def chains(draw: st.DrawFn) -> Graph:
     """Nodes of all kinds in a row, each taking the one before it, with random dimensions."""
     opcodes = ["transpose", "broadcast", "reduce", "concatenate", "sort", "convolution", "add"]
     size = draw(st.integers(2, 6))
-    nodes = [
-        (
-            draw(st.sampled_from(opcodes)),
-            tuple(draw(st.lists(st.integers(0, 4), max_size=6))),
-            draw(st.lists(st.integers(0, 5), max_size=6)),
-        )
-        for _ in range(size)
-    ]
-    graph = make_graph_padding(nodes, [(node, node - 1) for node in range(1, size)])
+    shapes = st.lists(st.integers(0, 4), max_size=6).map(tuple)
+    node = st.tuples(st.sampled_from(opcodes), shapes, st.lists(st.integers(0, 5), max_size=6))
+    nodes = draw(st.lists(node, min_size=size, max_size=size))
+    graph = make_kernel(nodes, [(node, node - 1) for node in range(1, size)])
     features = graph.node_features.copy()
     features[:, CONVOLUTION] = draw(st.integers(0, 3))
     return dataclasses.replace(graph, node_features=features)
@@ -300,7 +254,7 @@ def test_only_zeros_become_padding_and_only_at_the_end_of_a_list(graph: Graph) -
 
 def test_what_is_erased_is_0_as_in_the_file_and_repaired_again() -> None:
     """A transpose (3, 4): two of six slots of `dimensions` and of the layout are used."""
-    graph = make_graph_padding([("parameter", (4, 3), []), ("transpose", (3, 4), [1, 0])], [(1, 0)])
+    graph = make_kernel([("parameter", (4, 3), []), ("transpose", (3, 4), [1, 0])], [(1, 0)])
     repaired = repair_padding(graph)
     assert repaired.node_features[1, DIMENSIONS].tolist() == [1, 0, -1, -1, -1, -1]
     assert repaired.node_features[1, LAYOUT].tolist() == [1, 0, -1, -1, -1, -1]
