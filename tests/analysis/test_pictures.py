@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 
 from solution.analysis import data_pictures as pictures
 from solution.analysis import measures
+from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
 from solution.analysis.graph_picture import (
     MAX_NODES,
     describe_fastest,
@@ -20,14 +22,18 @@ from solution.analysis.graph_picture import (
     lay_out,
     make_figure,
 )
-from solution.analysis.graph_tables import EVERY, measure_scale
+from solution.analysis.graph_tables import EVERY, measure_scale, show_graph
 from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph
 from solution.data.scan import SCHEMA, summarise
 from solution.domain import vocabulary
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
+from solution.features.layout.tensors import find_constraints
+from solution.features.operations import num_bytes
 from solution.features.preparation import repair_padding
-from tests.made.graphs import make_layout_graph, make_tile_graph
+from solution.system.errors import InputError
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.readable import assert_apart
 
 SEEDS = st.integers(0, 10_000)
@@ -38,24 +44,22 @@ def slow_violation_ratio(graph: Graph) -> list[float]:
     ratios = []
     for layouts in graph.layouts.expand():
         violating = 0
-        for node, layout in zip(graph.configurable, layouts, strict=True):
-            if layout[0] == -1:
-                continue
+        for node, (minor, *_) in zip(graph.configurable, layouts, strict=True):
             sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
-            violating += sizes[layout[0]] < max(sizes)
+            violating += minor >= 0 and sizes[minor] < max(sizes)
         ratios.append(violating / len(graph.configurable))
     return ratios
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=SEEDS)
+@given(SEEDS)
 def test_the_violation_ratio_is_the_obvious_one(seed: int) -> None:
     graph = make_layout_graph(seed, 9)
     np.testing.assert_allclose(measures.violation_ratio(graph), slow_violation_ratio(graph))
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=SEEDS)
+@given(SEEDS)
 def test_principal_components_are_those_of_the_covariance(seed: int) -> None:
     vectors = np.random.default_rng(seed).normal(size=(30, 5)) * [3, 2, 1, 1, 1]
     coordinates, shares = measures.principal_components(vectors)
@@ -66,9 +70,7 @@ def test_principal_components_are_those_of_the_covariance(seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def graphs() -> list[Graph]:
-    """Two labelled graphs of every collection of the sample, and some made by hand."""
-    from solution.data.folders import SAMPLE
-
+    """Two labelled graphs of every collection of the sample."""
     chosen: dict[str, list[Graph]] = {}
     for file in find_files(SAMPLE):
         graphs = chosen.setdefault(file.collection.name, [])
@@ -91,13 +93,10 @@ def assert_readable(figure: Figure) -> None:
     assert_apart(figure)
 
 
-FIGURES: tuple[Callable[[Sequence[Graph]], Figure], ...] = (
+@pytest.mark.parametrize("draw", [
     pictures.draw_runtimes, pictures.draw_across, pictures.draw_violations, pictures.draw_opcodes,
     pictures.draw_pruning,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("draw", FIGURES)
+])  # fmt: skip
 def test_pictures_can_be_read(
     draw: Callable[[Sequence[Graph]], Figure], graphs: list[Graph], tmp_path: Path
 ) -> None:
@@ -130,21 +129,10 @@ def test_means_are_over_graphs_and_pairs_are_all_configurations() -> None:
     assert every["nodes"] == pytest.approx((sum(sizes) + KERNEL.num_nodes) / 3)
 
 
-@pytest.fixture(scope="module")
-def programs() -> list[Graph]:
-    """The smallest and the largest layout graph of the sample, and one a line and a bit long."""
-    files = [f for f in find_files(SAMPLE) if f.collection.name.startswith("layout")]
-    labelled = [f for f in files if f.split != "test" and "default" in f.collection.name]
-    graphs = [read_graph(file.path, file.collection) for file in labelled]
-    graphs.sort(key=lambda graph: graph.num_nodes)
-    (longer,) = [graph for graph in graphs if graph.name == "mlp_w192_l4_train"]
-    return [graphs[0], longer, graphs[-1]]
-
-
-def test_of_a_large_program_settable_operations_and_their_neighbours_are_shown(
-    programs: list[Graph],
-) -> None:
-    large = programs[-1]
+def test_of_a_large_program_settable_operations_and_their_neighbours_are_shown() -> None:
+    files = find_files(SAMPLE / "npz" / "layout" / "xla" / "default" / "train")
+    file = max(files, key=lambda file: file.path.stat().st_size)
+    large = read_graph(file.path, file.collection)
     assert large.num_nodes > MAX_NODES
     drawing = lay_out(large)
     beside = large.edges[np.isin(large.edges, large.configurable).any(axis=1)]
@@ -166,3 +154,110 @@ def test_operations_have_their_shapes_and_the_fastest_layouts() -> None:
     said = [text.get_text() for text in make_figure(graph).axes[0].texts]
     assert f"dot\n{rows}x{columns}" in said
     assert set(found.values()) <= set(said)
+
+
+GRAPHS = [repair_padding(make_layout_graph(seed, 40, name=f"program_{seed}")) for seed in range(4)]
+KERNELS = [make_tile_graph(seed, 40, name=f"kernel_{seed}") for seed in range(4)]
+
+
+def with_own_choice(runtimes: list[float]) -> Graph:
+    """Configurations of make_layout_graph, of which the second and the last lay out nothing."""
+    graph = make_layout_graph(1, len(runtimes))
+    tensor = graph.layouts.expand().copy()
+    tensor[[1, -1]] = -1
+    tensor[0, 0, :2] = (0, 1)
+    tensor[2, 0, :2] = (1, 0)
+    return dataclasses.replace(graph, configs=encode(tensor), runtimes=np.array(runtimes))
+
+
+def test_the_gain_is_over_what_the_compiler_does_by_itself() -> None:
+    graph = with_own_choice([3.0, 4.0, 2.0, 5.0])
+    assert measures.default_runtime(graph) == pytest.approx(4.5)
+    assert measures.gain_over_compiler(graph) == pytest.approx(4.5 / 2 - 1)
+    other = graph.select(np.array([0, 2]))
+    assert measures.default_runtime(other) is measures.gain_over_compiler(other) is None
+    kernel = dataclasses.replace(make_tile_graph(0, 2), runtimes=np.array([0.8, 1.0]))
+    assert measures.gain_over_compiler(kernel) == pytest.approx(0.25)
+
+
+def slow_swaps(graph: Graph) -> list[int]:
+    """Pairs of dimensions of every output, node by node; nothing else is laid out there."""
+    best, found = int(np.argmin(graph.runtimes)), []
+    tensor = graph.layouts.expand().tolist()
+
+    def order(config: int, position: int, rank: int, program: list[int]) -> list[int]:
+        given = [axis for axis in tensor[config][position][:6] if axis >= 0]
+        return given + [axis for axis in program[:rank] if axis not in given]
+
+    for config in range(graph.num_configs):
+        swaps = 0
+        for position, node in enumerate(graph.configurable):
+            rank = int((graph.node_features[node, 21:27] > 0).sum())
+            program = [int(axis) for axis in graph.node_features[node, 134:140]]
+            one, other = (order(c, position, rank, program) for c in (config, best))
+            for a, b in combinations(range(rank), 2):
+                swaps += (one.index(a) < one.index(b)) != (other.index(a) < other.index(b))
+        found.append(swaps)
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS)
+def test_swaps_are_pairs_of_dimensions_in_another_order(seed: int) -> None:
+    graph = repair_padding(make_layout_graph(seed, 15))
+    assert measures.swaps_to_best(graph).tolist() == slow_swaps(graph)
+
+
+def slow_copies(graph: Graph) -> list[float]:
+    """Of the tensors between configurable nodes, the share of bytes whose two orders differ."""
+    constraints, size = find_constraints(graph), num_bytes(graph)
+    found = []
+    for code in graph.layouts.codes[graph.layouts.rows]:
+        moved = total = 0.0
+        ends = [*constraints.starts[1:], len(constraints.configurable)]
+        for node, first, last in zip(constraints.nodes, constraints.starts, ends, strict=True):
+            given = {
+                int(constraints.order[code[constraints.configurable[k]] + constraints.offsets[k]])
+                for k in range(first, last)
+            } - {-1}
+            total += size[node]
+            moved += size[node] * (len(given) > 1)
+        found.append(moved / total if total else 0.0)
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS)
+def test_what_is_copied_are_tensors_with_two_orders(seed: int) -> None:
+    graph = repair_padding(make_layout_graph(seed, 12))
+    np.testing.assert_allclose(measures.copied_bytes(graph), slow_copies(graph), atol=1e-6)
+
+
+def test_figures_say_where_there_is_nothing_to_draw() -> None:
+    unset = [graph.select(np.flatnonzero((graph.layouts.expand() >= 0).any(axis=(1, 2))))
+             for graph in GRAPHS]  # fmt: skip
+    drawn = [draw(KERNELS) for draw in OF_LAYOUTS.values()]  # as where nothing can be set
+    assert all(figure.texts for figure in (pictures.draw_gains(unset), *drawn))
+
+
+def test_a_name_that_begins_with_an_underscore_stands_in_the_legend() -> None:
+    named = [make_layout_graph(seed, name=name) for seed, name in enumerate(("_one", "two"))]
+    legend = pictures.draw_across(named).axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["_one", "two"]
+
+
+def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    for graph in (*GRAPHS[:2], *KERNELS[:2]):
+        write_graph(graph, tmp_path / "data")
+    drawn = draw_first_look(tmp_path / "data", tmp_path / "pictures")
+    assert {path.stem for path in drawn} == {*FIGURES, *OF_LAYOUTS}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    write_graph(make_layout_graph(labelled=False), tmp_path / "other", "test")
+    with pytest.raises(InputError, match="expected graphs"):
+        draw_first_look(tmp_path / "other", tmp_path / "pictures")
+
+
+def test_a_table_says_what_there_is_to_gain() -> None:
+    table = show_graph(with_own_choice([3.0, 4.0, 2.0, 5.0]))[-1]
+    assert list(table.columns[1].cells) == ["0.857", "125.0%"]
