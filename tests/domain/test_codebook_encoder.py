@@ -49,9 +49,7 @@ def encode_in_blocks(configs: np.ndarray, borders: list[int]) -> Codebook:
 
 @given(tensors(), st.sampled_from([np.int8, np.int64, np.float16, np.float32, np.float64]))
 @settings(max_examples=80, deadline=None)
-def test_expanding_gives_the_tensor_back_and_pairs_are_those_of_nodes(
-    configs: np.ndarray, dtype: type
-) -> None:
+def test_expanding_gives_back_the_tensor_and_its_pairs(configs: np.ndarray, dtype: type) -> None:
     book = encode(configs.astype(dtype))
     expanded, pairs = book.expand(), book.pairs(book.rows)
     assert (expanded.dtype, pairs.dtype) == (np.int8, np.int64)
@@ -65,9 +63,7 @@ def test_expanding_gives_the_tensor_back_and_pairs_are_those_of_nodes(
 
 @given(tensors(), st.lists(st.integers(0, 6), max_size=4))
 @settings(max_examples=80, deadline=None)
-def test_blocks_of_any_size_give_the_identical_codebook(
-    configs: np.ndarray, borders: list[int]
-) -> None:
+def test_blocks_of_any_size_give_the_same_codebook(configs: np.ndarray, borders: list[int]) -> None:
     whole = encode_in_blocks(configs, [])
     assert_same(encode_in_blocks(configs, [min(b, len(configs)) for b in borders]), whole)
     assert_same(encode(configs), whole)
@@ -75,9 +71,7 @@ def test_blocks_of_any_size_give_the_identical_codebook(
 
 @given(tensors(max_configs=4), st.lists(st.integers(0, 3), min_size=1, max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_identical_configurations_share_a_row_of_codes(
-    configs: np.ndarray, repeats: list[int]
-) -> None:
+def test_equal_configurations_share_a_row_of_codes(configs: np.ndarray, repeats: list[int]) -> None:
     chosen = np.array(repeats) % len(configs)
     book = encode(configs[chosen])
     seen: dict[bytes, int] = {}
@@ -100,9 +94,7 @@ def test_no_configurable_nodes_give_empty_tables(configs: int) -> None:
 
 @given(tensors(), st.lists(st.integers(0, 5), max_size=9))
 @settings(max_examples=80, deadline=None)
-def test_selecting_takes_configurations_in_any_order_and_number(
-    configs: np.ndarray, positions: list[int]
-) -> None:
+def test_selecting_takes_any_order_and_number(configs: np.ndarray, positions: list[int]) -> None:
     chosen = np.array([position % len(configs) for position in positions], np.int64)
     book = encode(configs)
     part = book.select(chosen)
@@ -188,9 +180,7 @@ tiles = arrays.arrays(
 
 
 @given(keys, st.integers(0, 60), st.integers(0, 40))
-def test_small_graphs_are_predicted_whole(
-    key: tuple[str, str], num_configs: int, more: int
-) -> None:
+def test_small_graphs_are_chosen_whole(key: tuple[str, str], num_configs: int, more: int) -> None:
     assert choose_configs(key, num_configs, num_configs + more).tolist() == list(range(num_configs))
 
 

@@ -206,9 +206,7 @@ def drawn_edges(draw: st.DrawFn, *, cycles: bool = False) -> tuple[np.ndarray, i
 
 
 @given(drawn_edges(), st.lists(st.integers(0, 8), max_size=6))
-def test_each_node_has_its_operands_and_its_consumers(
-    drawn: tuple[np.ndarray, int], wanted: list[int]
-) -> None:
+def test_operands_and_consumers_of_nodes(drawn: tuple[np.ndarray, int], wanted: list[int]) -> None:
     """Of one node, and of several nodes at once."""
     edges, count = drawn
     operands, consumers = Neighbours.operands(edges, count), Neighbours.consumers(edges, count)
@@ -224,9 +222,7 @@ def test_each_node_has_its_operands_and_its_consumers(
 
 
 @given(drawn_edges(), drawn_edges())
-def test_graphs_that_become_one(
-    first: tuple[np.ndarray, int], second: tuple[np.ndarray, int]
-) -> None:
+def test_graphs_are_joined(first: tuple[np.ndarray, int], second: tuple[np.ndarray, int]) -> None:
     joined = Neighbours.join([Neighbours.operands(*first), Neighbours.operands(*second)])
     edges = np.concatenate([first[0], second[0] + first[1]])
     expected = Neighbours.operands(edges, first[1] + second[1])

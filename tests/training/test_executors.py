@@ -33,6 +33,7 @@ from tests.conftest import REPOSITORY
 from tests.processes import TRAINING, Program, find_growing
 
 NO_STORE = Store(Path(), pl.DataFrame(), {})
+Running = Program | subprocess.Popen[bytes]
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 
 
@@ -48,7 +49,7 @@ def start(name: str, store: Store, run: Path, workers: int, ending: str = "") ->
 
 
 def test_predictions_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
-    files = find_files(SAMPLE / "npz" / "tile")[::5]
+    files = find_files(SAMPLE / "npz" / "tile")[::10]
     store = prepare_store(files, tmp_path / "store", Preparation())
     for workers in (1, 2):
         process = start("quick_tile_gnn", store, tmp_path / str(workers), workers)
@@ -99,7 +100,7 @@ def test_workers_end_with_a_killed_command(sample_store: Store, tmp_path: Path) 
         end(process, signal.SIGKILL, workers)
 
 
-def await_workers(process: Program | subprocess.Popen[bytes], run: Path) -> None:
+def await_workers(process: Running, run: Path) -> None:
     """Return when two of them have begun."""
     begun = run / "ends_badly" / "jobs"
     while len(find_growing(begun, "*.checkpoints")) < 2:
@@ -107,11 +108,7 @@ def await_workers(process: Program | subprocess.Popen[bytes], run: Path) -> None
         time.sleep(0.05)
 
 
-def end(
-    process: Program | subprocess.Popen[bytes],
-    how: signal.Signals,
-    workers: Sequence[psutil.Process],
-) -> None:
+def end(process: Running, how: signal.Signals, workers: Sequence[psutil.Process]) -> None:
     """Send the signal to the command alone; its workers have to end as well."""
     process.send_signal(how)
     process.wait(timeout=30)
@@ -181,9 +178,7 @@ def test_workers_with_a_gpu_are_not_forked(tmp_path: Path, monkeypatch: pytest.M
     assert {parent for _, parent in found.values()} == {os.getpid()}  # of a server it is another
 
 
-def test_where_a_socket_has_no_room_workers_are_spawned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_socket_without_room_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / ("long" * 20)
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

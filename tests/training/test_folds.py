@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -14,11 +15,10 @@ from solution.domain.collection import NAMES
 from solution.training.families import ALIKE, find_families, name_family
 from solution.training.folds import NO_FOLD, Scheme, assign_folds, split_inner
 
-COLUMNS = ("collection", "graph", "architecture", "labelled")
-SCHEMES: tuple[Scheme, ...] = ("family", "architecture", "graph")
+COLUMNS = {"collection": str, "graph": str, "architecture": str, "labelled": bool}
+SEEDS = st.integers(0, 5)
 
 Row = tuple[str, str, str, bool]
-Key = tuple[str, str]
 
 rows_of_any_kind = st.lists(
     st.tuples(
@@ -29,63 +29,47 @@ rows_of_any_kind = st.lists(
     ),
     max_size=40,
 )
-schemes = st.sampled_from(SCHEMES)
-fold_counts = st.integers(2, 6)
-seeds = st.integers(0, 5)
-inner_groups = st.lists(st.sampled_from("abcdefgh"), max_size=30)
-shares = st.floats(0.01, 0.9)
 
 
 def draw_folds(rows: list[Row], scheme: Scheme, num_folds: int, seed: int = 0) -> list[int]:
-    schema = dict(zip(COLUMNS, (pl.String, pl.String, pl.String, pl.Boolean), strict=True))
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    frame = pl.DataFrame(rows, schema=COLUMNS, orient="row")
     families = pl.Series("family", [family_of(row) for row in rows], pl.String)
     result = assign_folds(frame.with_columns(families), scheme, num_folds, seed)
-    assert result.select(COLUMNS).equals(frame)
+    assert result.select(*COLUMNS).equals(frame)
     return result["fold"].to_list()
-
-
-def source(collection: str) -> str:
-    """xla, nlp or tile."""
-    kind, name = collection.split(":")[:2]
-    return "tile" if kind == "tile" else name
 
 
 def family_of(row: Row) -> str:
     """Two architectures are a family."""
-    return f"family-{int(row[2].split('-')[1]) // 2}" if "-" in row[2] else row[2]
+    return f"family-{int(row[2].split('-')[1]) // 2}"
 
 
-def group_of(row: Row, scheme: Scheme) -> Key:
-    collection, graph, architecture, _ = row
-    groups = {"family": family_of(row), "architecture": architecture, "graph": graph}
-    return source(collection), groups[scheme]
-
-
-def folds_of(
-    rows: list[Row], folds: list[int], scheme: Scheme
-) -> tuple[dict[Key, set[int]], dict[str, set[int]], dict[str, set[Key]]]:
-    """The folds of each group and of each collection, and the groups of each collection."""
-    of_group: dict[Key, set[int]] = defaultdict(set)
-    of_collection: dict[str, set[int]] = defaultdict(set)
-    groups: dict[str, set[Key]] = defaultdict(set)
-    for row, fold in zip(rows, folds, strict=True):
-        if row[3]:
-            of_group[group_of(row, scheme)].add(fold)
-            of_collection[row[0]].add(fold)
-            groups[row[0]].add(group_of(row, scheme))
-    return of_group, of_collection, groups
+def group_of(row: Row, scheme: Scheme) -> tuple[str, str]:
+    """What is to be in one fold: of xla, of nlp or of tile."""
+    kind, source, *_ = row[0].split(":")
+    groups = {"family": family_of(row), "architecture": row[2], "graph": row[1]}
+    return "tile" if kind == "tile" else source, groups[scheme]
 
 
 @settings(deadline=None)
-@given(rows_of_any_kind, schemes, fold_counts, seeds, st.randoms(use_true_random=False))
+@given(
+    rows_of_any_kind,
+    st.sampled_from(("family", "architecture", "graph")),
+    st.integers(2, 6),
+    SEEDS,
+    st.randoms(use_true_random=False),
+)
 def test_folds_keep_groups_together_and_depend_on_labelled_graphs_alone(
     rows: list[Row], scheme: Scheme, num_folds: int, seed: int, random: Random
 ) -> None:
     folds = draw_folds(rows, scheme, num_folds, seed)
+    of_group, of_collection, groups = defaultdict(set), defaultdict(set), defaultdict(set)
     for row, fold in zip(rows, folds, strict=True):
         assert 0 <= fold < num_folds if row[3] else fold == NO_FOLD
-    of_group, of_collection, groups = folds_of(rows, folds, scheme)
+        if row[3]:
+            of_group[group_of(row, scheme)].add(fold)
+            of_collection[row[0]].add(fold)
+            groups[row[0]].add(group_of(row, scheme))
     assert all(len(found) == 1 for found in of_group.values())
     for name, ours in groups.items():  # what has two groups of its own is divided
         others = set().union(*(groups[other] for other in groups if other != name))
@@ -97,17 +81,15 @@ def test_folds_keep_groups_together_and_depend_on_labelled_graphs_alone(
 
 
 def test_program_in_both_layout_searches_has_one_fold_and_tile_is_apart() -> None:
-    rows: list[Row] = [(name, "graph", "architecture", True) for name in NAMES]
-    frame = pl.DataFrame(rows, schema=list(COLUMNS), orient="row")
+    rows = [(name, "graph", "architecture", True) for name in NAMES]
+    frame = pl.DataFrame(rows, schema=COLUMNS, orient="row")
     groups = assign_folds(frame, "architecture", 3, 0)["group"].to_list()
     sources = ("xla", "xla", "nlp", "nlp", "tile")
     assert groups == [f"{name}/architecture" for name in sources]
 
 
-@given(inner_groups, shares, seeds)
-def test_inner_split_takes_whole_groups_and_never_most(
-    groups: list[str], share: float, seed: int
-) -> None:
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=30), st.floats(0.01, 0.9), SEEDS)
+def test_inner_split_takes_few_whole_groups(groups: list[str], share: float, seed: int) -> None:
     mask = split_inner(groups, share, seed)
     chosen = {group for group, inside in zip(groups, mask, strict=True) if inside}
     assert mask.tolist() == [group in chosen for group in groups]
@@ -144,18 +126,14 @@ def test_a_name_says_its_family(name: str, family: str) -> None:
 @pytest.mark.parametrize(
     ("names", "architectures", "families"),
     [
-        (["resnet_d6", "vgg_s2", "resnet_d8"], "abc", ["resnet", "vgg", "resnet"]),
-        (["matmul_1", "bmm_2", "pool_3"], "aab", ["bmm", "bmm", "pool"]),
-        (
-            ["gptneo_1", "gpt_2", "maskrcnn_3", "mask_rcnn_4", "gru_5"],
-            "abcde",
-            ["gpt", "gpt", "mask", "mask", "gru"],
-        ),
+        ("resnet_d6 vgg_s2 resnet_d8", "abc", "resnet vgg resnet"),
+        ("matmul_1 bmm_2 pool_3", "aab", "bmm bmm pool"),
+        ("gptneo_1 gpt_2 maskrcnn_3 mask_rcnn_4 gru_5", "abcde", "gpt gpt mask mask gru"),
     ],
     ids=["one word", "one structure", "one word begins with another"],
 )
-def test_programs_are_one_family(names: list[str], architectures: str, families: list[str]) -> None:
-    assert find(names, list(architectures)) == families
+def test_programs_are_one_family(names: str, architectures: str, families: str) -> None:
+    assert find(names.split(), list(architectures)) == families.split()
 
 
 def test_a_hash_joins_the_programs_with_the_same_kinds_of_operations() -> None:
@@ -164,15 +142,12 @@ def test_a_hash_joins_the_programs_with_the_same_kinds_of_operations() -> None:
     assert find(names, list("abcd"), opcodes) == ["resnet", "resnet", "vgg", "d"]
 
 
+SOME_NAMES = ("resnet_1", "resnets_2", "vgg_1", "0" * 32, "fusion.1")
+
+
 @settings(deadline=None)
 @given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["resnet_1", "resnets_2", "vgg_1", "0" * 32, "fusion.1"]),
-            st.integers(0, 4),
-        ),
-        max_size=12,
-    ),
+    st.lists(st.tuples(st.sampled_from(SOME_NAMES), st.integers(0, 4)), max_size=12),
     st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=5, max_size=5),
 )
 def test_families_are_those_of_all_pairs_joined_one_by_one(
@@ -192,12 +167,9 @@ def test_families_are_those_of_all_pairs_joined_one_by_one(
         left, right = sets[kinds[one]], sets[kinds[other]]
         return len(left & right) >= ALIKE * len(left | right)
 
-    group = [*range(len(names))]
-    for _ in names:
-        for one in range(len(names)):
-            for other in range(len(names)):
-                if related(one, other):
-                    group[one] = group[other] = min(group[one], group[other])
-    for one in range(len(names)):
-        for other in range(len(names)):
-            assert (found[one] == found[other]) == (group[one] == group[other])
+    group, pairs = [*range(len(names))], [*product(range(len(names)), repeat=2)]
+    for one, other in pairs * len(names):
+        if related(one, other):
+            group[one] = group[other] = min(group[one], group[other])
+    for one, other in pairs:
+        assert (found[one] == found[other]) == (group[one] == group[other])

@@ -1,4 +1,4 @@
-"""A store is bound to its preparation: nobody changes what is read, and rankers do not notice."""
+"""A store is bound to its preparation and found where it was; nobody changes one that is read."""
 
 from pathlib import Path
 
@@ -9,15 +9,23 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.linear import RidgeSettings
-from solution.runs.folder import Run
+from solution.runs.folder import ORIGIN, Run, remember_origin
 from solution.runs.record import open_run
 from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.errors import InputError
+from solution.system.files import read_sealed, write_sealed
 from solution.training.jobs import find_backlog
-from solution.training.opening import choose_place, open_store, save_split
+from solution.training.opening import (
+    choose_place,
+    open_experiments,
+    open_run_store,
+    open_store,
+    save_split,
+)
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
-from tests.made.graphs import make_layout_graph, write_graph
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.store.test_store import snapshot
 
 NOTHING = find_experiment("nothing_001")
@@ -72,7 +80,7 @@ def test_a_place_beside_a_store_that_is_there_is_refused(data: Path, tmp_path: P
     assert not other.exists()
 
 
-def run(data: Path, place: Path, folder: Path, *beside: Experiment) -> Run:
+def run_ridge(data: Path, place: Path, folder: Path, *beside: Experiment) -> Run:
     with open_store(data, place, [RIDGE, *beside]) as store, open_run(folder, {}) as opened:
         plan = make_plan(store, "graph", num_folds=3)
         save_split(plan, opened)
@@ -82,9 +90,71 @@ def run(data: Path, place: Path, folder: Path, *beside: Experiment) -> Run:
 
 
 def test_predictions_are_the_same_from_a_store_that_keeps_more(data: Path, tmp_path: Path) -> None:
-    near = run(data, tmp_path / "stores" / "data", tmp_path / "near")
-    whole = run(data, tmp_path / "stores" / "data", tmp_path / "whole", WHOLE)
+    near = run_ridge(data, tmp_path / "stores" / "data", tmp_path / "near")
+    whole = run_ridge(data, tmp_path / "stores" / "data", tmp_path / "whole", WHOLE)
     for part in predictions.PARTS:
         paths = (found.predictions("ridge", part) for found in (near, whole))
         one, other = (path.read_bytes() for path in paths)
         assert one == other
+
+
+def make_store(data: Path, folder: Path, first: int = 0) -> Store:
+    for seed in range(first, first + 4):
+        write_graph(make_tile_graph(seed, configs=6, name=f"kernel_{seed - first}"), data)
+    return prepare_store(find_files(data), folder, Preparation())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "data", tmp_path / "mine" / "named")
+
+
+@pytest.fixture
+def run(store: Store, tmp_path: Path) -> Run:
+    folder = tmp_path / "run"
+    with open_experiments([NOTHING], store, folder, scheme="graph", folds=2) as (_, run):
+        remember_origin(run, tmp_path / "data", store.folder)
+    return run
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another working folder than that of the run."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.delenv("FASTSLOW_STORES", raising=False)
+    return tmp_path / "elsewhere"
+
+
+def test_it_is_where_it_was(run: Run, store: Store, elsewhere: Path) -> None:
+    make_store(elsewhere / "data", elsewhere / "stores" / "named", first=9)  # another of its name
+    assert open_run_store(run).folder == store.folder
+
+
+def test_one_that_was_moved_is_found_among_ours(run: Run, store: Store, elsewhere: Path) -> None:
+    (elsewhere / "stores").mkdir()
+    store.folder.rename(elsewhere / "stores" / "named")
+    assert open_run_store(run).folder == Path("stores/named")
+
+
+def test_another_one_of_its_name_is_refused(run: Run, store: Store, elsewhere: Path) -> None:
+    store.folder.rename(store.folder.with_name("moved"))
+    make_store(elsewhere / "data", elsewhere / "stores" / "named", first=9)
+    with pytest.raises(InputError, match="stores/named.*run: of"):
+        open_run_store(run)
+
+
+def test_one_that_is_nowhere_is_named_as_it_was(run: Run, store: Store) -> None:
+    store.folder.rename(store.folder.with_name("moved"))
+    was = f"It was {store.folder}, made of"
+    with pytest.raises(InputError, match=f"the store of the run is not there. {was}"):
+        open_run_store(run)
+
+
+@pytest.mark.parametrize("name", ["mine/named", "/x/" + "y" * 300, "/x/\0", "/dev/stdin"])
+def test_a_record_of_a_stranger_opens_nothing_but_a_store(run: Run, name: str) -> None:
+    path = run.folder / ORIGIN
+    recorded = read_sealed(path, "an origin")
+    write_sealed({**recorded, "store": name}, path)
+    with pytest.raises(InputError, match="not there"):
+        open_run_store(run)

@@ -1,12 +1,13 @@
-"""No model ever predicts a graph that it has seen; runs resume and end the same."""
+"""No model ever predicts a graph that it has seen; jobs are whole, or are trained again alike."""
 
+import dataclasses
 import os
+import shutil
 import signal
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -14,12 +15,13 @@ import pytest
 
 from solution.data.folders import find_files
 from solution.domain import predictions
-from solution.domain.collection import LAYOUT, NAMES
+from solution.domain.collection import LAYOUT, NAMES, NLP, TILE, XLA
 from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
-from solution.experiments.base import Experiment
+from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
+from solution.models.linear import RidgeSettings
 from solution.models.nothing import NothingRanker
 from solution.runs.folder import Run
 from solution.runs.job import read_job
@@ -28,8 +30,12 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
+from solution.system.sealing import find_seal
 from solution.training import fit, forecast
-from solution.training.jobs import find_backlog
+from solution.training.executors.local import LocalExecutor
+from solution.training.fit import split_training
+from solution.training.folds import NO_FOLD, Scheme
+from solution.training.jobs import EVERYTHING, Choice, find_backlog, list_jobs, list_missing
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -38,86 +44,73 @@ from tests.made.graphs import make_layout_graph, write_graph
 from tests.processes import TRAINING, run_cold
 
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
-
-
-@dataclass
-class Witness:
-    """What the models of an experiment were shown and asked, in order."""
-
-    seen: list[set[tuple[str, str]]] = field(default_factory=list)
-    asked: list[list[tuple[str, str]]] = field(default_factory=list)
-    shown: dict[tuple[str, str], int] = field(default_factory=dict)  # configurations of a graph
-    labelled: list[str] = field(default_factory=list)  # graphs that it was to predict, with labels
-
-
-WITNESSES: list[Witness] = []
+SEEN: list[list[Graph]] = []  # what each fit of a WitnessRanker was shown, since `train` began
+ASKED: list[list[Graph]] = []  # and what each was asked
 
 
 class WitnessRanker(NothingRanker):
     """Predicts nothing, but remembers every graph that it was fitted or stopped on."""
 
-    def __init__(self, witness: Witness) -> None:
-        self.witness = witness
-
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> "WitnessRanker":
-        self.witness.seen.append({graph.architecture for graph in [*graphs, *validation]}
-                                 | {graph.key for graph in [*graphs, *validation]})  # type: ignore[arg-type]  # fmt: skip
-        self.witness.asked.append([])
+        SEEN.append([*graphs, *validation])
+        ASKED.append([])
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        self.witness.asked[-1].append((*graph.key, graph.architecture))  # type: ignore[arg-type]
-        self.witness.shown[graph.key] = graph.num_configs
-        self.witness.labelled += [graph.name] if graph.runtimes is not None else []
+        ASKED[-1].append(graph)
         return super().predict(graph)
 
 
 @dataclass(frozen=True)
 class WitnessSettings(RankerSettings):
-    number: int
-
     def build(self, seed: int) -> WitnessRanker:
-        return WitnessRanker(WITNESSES[self.number])
+        return WitnessRanker()
 
 
-def witness_of(witness: Witness) -> Experiment:
-    """The experiment that it watches."""
-    return Experiment("witness", NAMES, WitnessSettings(WITNESSES.index(witness)))
+WITNESS = Experiment("witness", NAMES, WitnessSettings())
 
 
-def run_witness(
-    folder: Path, store: Store, scheme: Literal["architecture", "graph"]
-) -> tuple[Witness, Plan, Run]:
-    witness = Witness()
-    WITNESSES.append(witness)
-    experiment = witness_of(witness)
-    plan = make_plan(store, scheme, num_folds=4)
+def train(
+    folder: Path, experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING, workers: int = 1
+) -> Run:
+    SEEN.clear()
+    ASKED.clear()
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments(find_backlog([experiment], plan, run), plan, run)
-    return witness, plan, run
+        backlog = find_backlog([experiment], plan, run, choice)
+        run_experiments(backlog, plan, run, LocalExecutor(workers))
+    return run
 
 
 @pytest.mark.parametrize("scheme", ["architecture", "graph"])
-def test_no_model_predicts_what_it_has_seen(
-    scheme: Literal["architecture", "graph"], tmp_path: Path, sample_store: Store
-) -> None:
-    witness, plan, run = run_witness(tmp_path / "run", sample_store, scheme)
-    assert len(witness.seen) == 4 * len(NAMES)
-    for seen, asked in zip(witness.seen, witness.asked, strict=True):
-        assert seen
-        for collection, graph, architecture in asked:  # type: ignore[misc]
-            assert (collection, graph) not in seen
-            is_test = not plan.rows(collection, pl.col("graph") == graph)["labelled"].any()
-            if scheme == "architecture" and not is_test:
-                assert architecture not in seen
-    frame = predictions.read(run.predictions("witness", "out_of_fold"))
+def test_no_model_predicts_what_it_saw(scheme: Scheme, tmp_path: Path, sample_store: Store) -> None:
+    """And early stopping and fitting share no graph."""
+    plan = make_plan(sample_store, scheme, num_folds=3)
+    run = train(tmp_path / "run", WITNESS, plan)
+    assert len(SEEN) == 3 * len(NAMES)
     labelled = plan.graphs.filter("labelled")
+    known = set(labelled.select("collection", "graph").rows())
+    for seen, asked in zip(SEEN, ASKED, strict=True):
+        keys, architectures = ({g.key for g in seen}, {g.architecture for g in seen})
+        assert keys
+        for graph in asked:
+            assert graph.key not in keys
+            is_free = scheme == "graph" or graph.key not in known
+            assert is_free or graph.architecture not in architectures
+    frame = predictions.read(run.predictions("witness", "out_of_fold"))
     assert frame.select("collection", "graph").n_unique() == len(labelled)
     folds = frame.join(labelled, on=["collection", "graph"])
     assert (folds["fold"] == folds["fold_right"]).all()
+    named = pl.concat_str("collection", "graph", separator=":")
+    groups = dict(plan.graphs.select(named, "group").rows())
+    for folder in run.jobs("witness"):
+        record = read_job(folder)
+        fitted = {groups[name] for name in record.fitted_on}
+        stopped = {groups[name] for name in record.validated_on}
+        assert fitted and stopped
+        assert not fitted & stopped
 
 
 def test_a_model_is_shown_the_configurations_that_are_scored(
@@ -127,30 +120,18 @@ def test_a_model_is_shown_the_configurations_that_are_scored(
     for module in (fit, forecast):
         monkeypatch.setattr(module, "MAX_CONFIGS", 20)
     monkeypatch.setattr(choose_configs, "__defaults__", (20,))
-    witness, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
-    for key, split, configs in plan.graphs.select(
-        pl.concat_list("collection", "graph"), "split", "configs"
-    ).rows():
-        assert witness.shown[tuple(key)] == (configs if split == "test" else min(configs, 20))
-    assert max(witness.shown.values()) > 20
-    assert not witness.labelled
+    plan = make_plan(sample_store, "architecture", num_folds=3)
+    run = train(tmp_path / "run", WITNESS, plan)
+    asked = [graph for one in ASKED for graph in one]
+    shown = {graph.key: graph.num_configs for graph in asked}
+    for row in plan.graphs.iter_rows(named=True):
+        wanted = row["configs"] if row["split"] == "test" else min(row["configs"], 20)
+        assert shown[row["collection"], row["graph"]] == wanted
+    assert max(shown.values()) > 20
+    assert all(graph.runtimes is None for graph in asked)
     scored = sum(len(pl.read_parquet(path)) for path in run.folder.rglob("jobs/**/*.parquet"))
-    found = forecast.forecast([witness_of(witness)], plan, 1)
+    found = forecast.forecast([WITNESS], plan, 1)
     assert sum(line.predictions for line in found) == scored
-
-
-def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store: Store) -> None:
-    _, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
-    named = pl.concat_str("collection", "graph", separator=":")
-    groups = dict(plan.graphs.select(named, "group").rows())
-    for collection in NAMES:
-        for folder in run.jobs("witness", collection):
-            record = read_job(folder)
-            fitted = {groups[name] for name in record.fitted_on}
-            stopped = {groups[name] for name in record.validated_on}
-            assert fitted
-            assert stopped
-            assert not fitted & stopped
 
 
 def prepare(folder: Path) -> Store:
@@ -160,13 +141,13 @@ def prepare(folder: Path) -> Store:
 
 def describe_run(folder: Path, sample: Path) -> list[str]:
     """The arguments of `fastslow` in the folder above."""
-    arguments = ["run", str(sample), "--limit"]
-    arguments += ["--run", str(folder), "--folds", "2", "--recipe", "quick.toml"]
-    for name in ("quick_layout_gnn", "quick_tile_gnn"):
-        arguments += ["--experiment", str(EXPERIMENTS / f"{name}.py")]
-    arguments += ["--experiment", "nothing_001"]
     recipe = folder.parent / "quick.toml"
     recipe.write_text('fallback = "nothing_001"\n[members]\nquick_tile_gnn = 1\n', "utf-8")
+    arguments = ["run", str(sample), "--limit"]
+    arguments += ["--run", str(folder), "--folds", "2", "--recipe", recipe.name]
+    nets = [str(EXPERIMENTS / f"{name}.py") for name in ("quick_layout_gnn", "quick_tile_gnn")]
+    for experiment in (*nets, "nothing_001"):
+        arguments += ["--experiment", experiment]
     return arguments
 
 
@@ -216,28 +197,177 @@ class BrokenSettings(RankerSettings):
     learns = False
 
     def build(self, seed: int) -> "BrokenRanker":
-        return BrokenRanker(self.scores)
+        ranker = BrokenRanker()
+        ranker.scores = np.array(self.scores, np.float32)
+        return ranker
 
 
 class BrokenRanker(NothingRanker):
-    def __init__(self, scores: tuple[float, ...]) -> None:
-        self.scores = scores
+    scores: np.ndarray
 
     def predict(self, graph: Graph) -> np.ndarray:
-        return np.array(self.scores, np.float32)
+        return self.scores
 
 
 @pytest.mark.parametrize(
     ("scores", "message"), [((float("nan"),) * 12, "NaN"), ((0.0,) * 3, "shape")]
 )
-def test_a_model_with_unusable_scores_is_not_kept(
-    scores: tuple[float, ...], message: str, tmp_path: Path
-) -> None:
+def test_bad_scores_are_not_kept(scores: tuple[float, ...], message: str, tmp_path: Path) -> None:
     write_graph(make_layout_graph(0, labelled=False), tmp_path / "data", "test")
     plan = make_plan(prepare(tmp_path), "graph", num_folds=2)
     experiment = Experiment("broken", LAYOUT, BrokenSettings(scores))
-    with open_run(tmp_path / "run", {"experiments": {}}) as run:
-        save_split(plan, run)
-        with pytest.raises(InputError, match=message):
-            run_experiments(find_backlog([experiment], plan, run), plan, run)
+    with pytest.raises(InputError, match=message):
+        train(tmp_path / "run", experiment, plan)
     assert count_jobs(tmp_path / "run") == 0
+
+
+RIDGE = Experiment("ridge", TILE, RidgeSettings(max_configs=5, grid=(1.0,)), seeds=(0, 1))
+
+
+@pytest.fixture(scope="module")
+def plan(sample_store: Store) -> Plan:
+    return make_plan(sample_store, "architecture", num_folds=2, limit=True)
+
+
+@pytest.fixture(scope="module")
+def trained(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train(folder, RIDGE, plan)
+    return folder
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    return {part: run.predictions("ridge", part).read_bytes() for part in predictions.PARTS}
+
+
+def rewrite(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def flip_a_bit(content: bytes) -> bytes:
+    half = len(content) // 2
+    return content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
+
+
+FORGED = (b'"seed": 0', b'"seed": 1')
+# Each is given a job's folder and that of the other seed.
+DAMAGES: dict[str, Callable[[Path, Path], object]] = {
+    "other record": lambda job, _: (job / "job.json").write_text("[]"),
+    "forged record": lambda job, _: rewrite(job / "job.json", lambda x: x.replace(*FORGED)),
+    "cut": lambda job, _: rewrite(job / "test.parquet", lambda x: x[:-10]),
+    "flipped": lambda job, _: rewrite(job / "out_of_fold.parquet", flip_a_bit),
+    "empty": lambda job, _: shutil.rmtree(job) or job.mkdir(),
+    "a file": lambda job, _: shutil.rmtree(job) or job.write_text("no folder"),
+    "the other seed": lambda job, other: shutil.rmtree(job) or shutil.copytree(other, job),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_not_whole_is_said_and_trained_again(
+    damage: str, plan: Plan, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    run = Run(tmp_path / "run")
+    expected = contents(run)
+    one, other = (job.folder(run) for job in list_jobs(RIDGE, plan)[:2])
+    DAMAGES[damage](one, other)
+    assert [job.folder(run) for job in list_missing([RIDGE], plan, run)] == [one]
+    assert contents(train(run.folder, RIDGE, plan)) == expected
+    assert read_job(one).seed == 0
+    assert "trained again" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", ["graphs.parquet", "labels.parquet", "labels.parquet.seal"])
+@pytest.mark.parametrize("how", ["deleted", "cut"])
+def test_a_damaged_split_is_drawn_again_and_the_same(
+    name: str, how: str, plan: Plan, trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    run = Run(tmp_path / "run")
+    split = [path for table in (run.graphs, run.labels) for path in (table, find_seal(table))]
+    before = {path.name: path.read_bytes() for path in split}
+    path = run.folder / name
+    path.unlink() if how == "deleted" else path.write_bytes(path.read_bytes()[:20])
+    train(run.folder, RIDGE, plan)
+    assert before == {path.name: path.read_bytes() for path in split}
+
+
+JOINTLY = Experiment("jointly", XLA, WitnessSettings(), seeds=(0, 1), train_jointly=(XLA,))
+
+
+def list_seen() -> list[tuple[str, ...]]:
+    """The collections that each fit was shown."""
+    return [tuple(sorted({graph.collection.name for graph in seen})) for seen in SEEN]
+
+
+@pytest.fixture(scope="module")
+def whole(sample_store: Store) -> Plan:
+    return make_plan(sample_store, "architecture", num_folds=2)
+
+
+def test_a_fold_is_left_out_of_all_collections(whole: Plan) -> None:
+    for group in (XLA, NLP):
+        for fold in range(2):
+            shown = pl.concat(split_training(whole, group, fold, seed=0))
+            assert set(shown["collection"]) == set(group)
+            for collection in group:
+                held_out = whole.held_out(collection, fold)
+                assert len(held_out)
+                assert not set(held_out["group"]) & set(shown["group"])
+
+
+def test_one_fit_ranks_both_collections(plan: Plan, tmp_path: Path) -> None:
+    run = train(tmp_path / "run", JOINTLY, plan)
+    assert list_seen() == [XLA] * 4  # two folds, two seeds
+    frame = predictions.read(run.predictions("jointly", "out_of_fold"))
+    labelled = plan.graphs.filter("labelled", pl.col("collection").is_in(XLA))
+    assert frame.select("collection", "graph").n_unique() == len(labelled)
+
+
+def test_who_trains_one_collection_gets_the_model_of_both(plan: Plan, tmp_path: Path) -> None:
+    run = train(tmp_path / "run", JOINTLY, plan, Choice((XLA[1],)))
+    assert list_seen() == [XLA] * 4
+    assert all(read_job(folder).collections == XLA for folder in run.jobs("jointly"))
+    assert run.jobs("jointly", XLA[0]) == run.jobs("jointly", XLA[1]) == run.jobs("jointly")
+
+
+def test_a_collection_that_cannot_be_divided_has_a_model_of_its_own(whole: Plan) -> None:
+    """It learns from all graphs and ranks the test graphs; the other has one a fold."""
+    default, random = XLA
+    (group,) = whole.rows(default, pl.col("fold") == 0)["group"].unique()[:1]
+    kept = (pl.col("collection") != default) | (pl.col("group") == group) | (pl.col("fold") < 0)
+    few = dataclasses.replace(whole, graphs=whole.graphs.filter(kept))
+    jobs = list_jobs(dataclasses.replace(JOINTLY, seeds=(0,)), few)
+    models = [((default,), NO_FOLD), ((random,), 0), ((random,), 1)]
+    assert [(job.collections, job.fold) for job in jobs] == models
+
+
+def test_any_number_of_workers_trains_each_model_once(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that counts its fits, in whatever process: two folds, one model each."""
+    counts = tmp_path / "fits"
+    counts.mkdir()
+    monkeypatch.setenv("COUNTED_FITS", str(counts))
+    experiment = find_experiment(str(EXPERIMENTS / "counted_fits.py"))
+    train(tmp_path / "run", experiment, plan, workers=3)
+    assert len(list(counts.iterdir())) == 2 * 2
+
+
+@pytest.mark.parametrize(
+    "groups", [(LAYOUT,), (XLA, XLA[1:]), (XLA, NLP + NLP[:1])], ids=["sources", "groups", "twice"]
+)
+def test_groups_that_could_leak_or_overlap_are_refused(groups: tuple[tuple[str, ...], ...]) -> None:
+    with pytest.raises(InputError, match="one source"):
+        dataclasses.replace(JOINTLY, train_jointly=groups)
+
+
+def test_a_collection_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="not a collection"):
+        dataclasses.replace(JOINTLY, train_jointly=(("layout:xla:radnom",),))
+
+
+def test_data_of_one_collection_is_enough(plan: Plan, tmp_path: Path) -> None:
+    graphs = plan.graphs.filter(collection=XLA[0])
+    train(tmp_path / "run", JOINTLY, dataclasses.replace(plan, graphs=graphs))
+    assert list_seen() == [XLA[:1]] * 4

@@ -71,9 +71,7 @@ def write(folder: Path, old: str = "", new: str = "") -> str:
         ("return self\n", "open('no/weights')\n", ", line 10, in fit: FileNotFoundError"),
     ],
 )  # fmt: skip
-def test_what_it_predicts_is_tried(
-    old: str, new: str, meant: str, store: Store, tmp_path: Path
-) -> None:
+def test_its_scores_are_tried(old: str, new: str, meant: str, store: Store, tmp_path: Path) -> None:
     before = Path.cwd()
     experiment = load_experiment(write(tmp_path, old, new))
     with pytest.raises(InputError, match=rf"mine\.py.*{meant}"):
@@ -95,9 +93,7 @@ def test_one_that_is_sound_is_not_refused(store: Store, tmp_path: Path) -> None:
         ("import os\n", "import os\nos.nothing\n", r"AttributeError.*mine\.py, line 3\)"),
     ],
 )  # fmt: skip
-def test_what_could_not_be_trained_is_refused(
-    old: str, new: str, meant: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_trained_is_refused(old: str, new: str, meant: str, tmp_path: Path) -> None:
     before = Path.cwd()
     with pytest.raises(InputError, match=rf"mine\.py.*{meant}"):
         load_experiment(write(tmp_path, old, new))
