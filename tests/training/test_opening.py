@@ -1,5 +1,6 @@
 """A store is bound to its preparation and found where it was; nobody changes one that is read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from solution.models.linear import RidgeSettings
 from solution.runs.folder import ORIGIN, Run, remember_origin
 from solution.runs.record import open_run
 from solution.store.preparing import prepare_store
-from solution.store.store import Store
+from solution.store.store import INDEX, Store
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from solution.training.jobs import find_backlog
@@ -135,6 +136,15 @@ def test_one_that_was_moved_is_found_among_ours(run: Run, store: Store, elsewher
     (elsewhere / "stores").mkdir()
     store.folder.rename(elsewhere / "stores" / "named")
     assert open_run_store(run).folder == Path("stores/named")
+
+
+def test_a_damaged_one_does_not_hide_an_intact_one(run: Run, store: Store, elsewhere: Path) -> None:
+    shutil.copytree(store.folder, elsewhere / "stores" / "named")
+    (store.folder / INDEX).write_bytes(b"damaged")
+    assert open_run_store(run).folder == Path("stores/named")
+    shutil.rmtree(elsewhere / "stores")
+    with pytest.raises(InputError, match=f"{store.folder}.*not what was written"):
+        open_run_store(run)
 
 
 def test_another_one_of_its_name_is_refused(run: Run, store: Store, elsewhere: Path) -> None:
