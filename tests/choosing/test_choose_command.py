@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -82,23 +83,16 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", file, "--replay", "--search", "tpe", "--with", file), "Leave --with out"),
         (("choose", file), "Give --replay"),
         (("choose", "my_program.py", "--collection", "tile:xla"), "--collection is for"),
+        # options that would be ignored
+        (("choose", file, "--replay", "--over", "tiles"), "Give --replay .* or --over "),
+        (("choose", file, "--replay", "--replace"), "Give --replay .* or --replace "),
+        (("choose", file, "--model-only", "--measure", "9"), "Give --model-only .* or --measure "),
+        (("choose", file, "--model-only", "--search", "tpe"), "Give --model-only .* or --search "),
     ):
         done = fastslow(*words)
-        assert (done.returncode, expected in " ".join(done.stderr.split())) == (2, True), done
+        assert done.returncode == 2, done
+        assert re.search(expected, " ".join(done.stderr.split())), done
         assert not (tmp_path / "chosen").exists()
-
-
-@pytest.mark.parametrize("words", [
-    ("--replay", "--over", "tiles"), ("--replay", "--replace"), ("--model-only", "--measure", "9"),
-    ("--model-only", "--search", "random"),
-])  # fmt: skip
-def test_an_option_that_would_be_ignored_is_refused(
-    words: tuple[str, ...], fastslow: FastSlow, sample: Path
-) -> None:
-    done = fastslow("choose", min((sample / KERNEL).glob("*.npz")), *words)
-    message = " ".join(done.stderr.split())
-    assert done.returncode == 2, done
-    assert f"Give {words[0]} " in message and f" or {words[1]} " in message
 
 
 def test_the_same_command_resumes_a_search_and_other_settings_are_refused(
@@ -237,9 +231,7 @@ def test_what_is_chosen_computes_right_numbers_where_roots_are_taken(
 
 
 def test_a_table_whose_tiles_are_all_alike_ends(fastslow: FastSlow, tmp_path: Path) -> None:
-    graph = make_tile_graph(configs=3)
-    file = write_graph(graph, tmp_path)
-    assert np.isfinite(np.asarray(graph.runtimes)).all()
+    file = write_graph(make_tile_graph(configs=3), tmp_path)
     done = fastslow("choose", file, "--replay", "--measure", "50")
     assert done.returncode == 0, done.stderr
     assert "of 3 configurations" in done.stdout

@@ -28,19 +28,19 @@ from solution.choosing.live_prior import open_prior
 from solution.choosing.savings import GONE, NEW, compare_compiled
 from solution.choosing.tpu_files import FILES, SNIPPET
 from solution.choosing.verify import VERDICT
+from solution.collecting.cpu import Workers
 from solution.collecting.tpu.duration import Duration
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.space import make_search_space
 from solution.collecting.tpu.target import TpuTarget
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
-from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
-from solution.programs.program import read_programs
+from solution.programs.program import Program
 from solution.serving.bundle import load_bundle
 from solution.system.files import read_sealed, write_sealed
 from tests.conftest import FastSlow
-from tests.made.timed import DENSE, HUGE
+from tests.made.timed import DENSE, HUGE, read_file, read_text
 from tests.processes import FASTSLOW
 
 V3 = TpuTarget("tpu:v3")
@@ -55,6 +55,7 @@ program, arguments = build(
 )
 '''
 CHOOSE = ("choose", "images.py", "--target", "tpu:v3")
+WRITTEN = ("default", "chosen")
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +93,21 @@ def test_the_best_estimate_is_called_one_and_its_files_are_there(chosen: Path) -
     assert len(read_records(chosen / "chosen" / "images" / MODULE)) == 1
 
 
-def test_the_written_module_has_the_estimate_that_is_reported(chosen: Path) -> None:
-    choice, folder = read(chosen, CHOICE), chosen / "chosen" / "images"
+@pytest.fixture(scope="module")
+def answers(chosen: Path) -> list[Answer]:
+    """The compiler's answers about both modules that were written."""
+    folder = chosen / "chosen" / "images"
     with Estimator(V3) as estimator:
-        for name in ("default", "chosen"):
-            answer = estimator.estimate((folder / f"{name}.pb").read_bytes())
-            assert answer.nanoseconds == choice[name]["estimated_nanoseconds"]
-            assert find_memory(answer) == choice[name]["memory_bytes"]
+        return [estimator.estimate((folder / f"{name}.pb").read_bytes()) for name in WRITTEN]
+
+
+def test_the_written_module_has_the_estimate_that_is_reported(
+    chosen: Path, answers: list[Answer]
+) -> None:
+    choice = read(chosen, CHOICE)
+    for name, answer in zip(WRITTEN, answers, strict=True):
+        assert answer.nanoseconds == choice[name]["estimated_nanoseconds"]
+        assert find_memory(answer) == choice[name]["memory_bytes"]
 
 
 def test_the_snippet_has_the_options_and_layouts_of_the_choice(chosen: Path) -> None:
@@ -113,18 +122,13 @@ def test_the_snippet_has_the_options_and_layouts_of_the_choice(chosen: Path) -> 
         names["Layout"](major_to_minor=order)
 
 
-def test_the_changes_add_up_to_what_is_saved(chosen: Path) -> None:
-    choice, folder = read(chosen, CHOICE), chosen / "chosen" / "images"
-    with Estimator(V3) as estimator:
-        default, best = (
-            estimator.estimate((folder / f"{name}.pb").read_bytes())
-            for name in ("default", "chosen")
-        )
+def test_the_changes_add_up_to_what_is_saved(chosen: Path, answers: list[Answer]) -> None:
+    default, best = answers
     assert default.compiled and best.compiled and default.nanoseconds and best.nanoseconds
     both = default.nanoseconds, best.nanoseconds
     savings = compare_compiled(default.compiled, best.compiled, both, V3)
     assert savings.total == pytest.approx(1 - both[1] / both[0])
-    assert savings.to_records() == choice["changes"]
+    assert savings.to_records() == read(chosen, CHOICE)["changes"]
     # what both programs have is in no change: the kernels and copies left are as many
     for program, kinds in ((default.compiled, (GONE,)), (best.compiled, (NEW,))):
         copies = [c for c in savings.changes if c.what == "copy" and c.how in kinds]
@@ -181,10 +185,12 @@ def test_killed_it_continues_to_the_same_result(chosen: Path, tmp_path: Path) ->
     assert found == whole
 
 
-def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
-    (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
-    with Child(Limits()) as child:
-        (program,) = read_programs(tmp_path / "dense.py", child, platform="tpu")
+@pytest.fixture
+def program(workers: Workers, tmp_path: Path) -> Program:
+    return read_text(DENSE, tmp_path / "dense.py", workers, "tpu")
+
+
+def test_options_and_layouts_are_searched_together(program: Program) -> None:
     space = make_search_space(program)
     nodes = len(program.configurable)
     options = len(TPU_OPTION_CHOICES)
@@ -201,9 +207,8 @@ def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
     assert (drawn < space.sizes).all() and drawn[:, nodes:].any() and drawn[:, :nodes].any()
 
 
-def test_what_leads_the_search_orders_the_estimates(chosen: Path) -> None:
-    with Child(Limits()) as child:
-        (program,) = read_programs(chosen / "images.py", child, platform="tpu")
+def test_what_leads_the_search_orders_the_estimates(chosen: Path, workers: Workers) -> None:
+    program = read_file(chosen / "images.py", workers, "tpu")
     space = make_search_space(program, ("layouts",))
     prior = open_prior(load_bundle(), space, V3.name)
     assert prior.score is not None and "no model has learned from this TPU" in prior.note
@@ -233,10 +238,7 @@ def test_what_leads_the_search_orders_the_estimates(chosen: Path) -> None:
     assert open_prior(load_bundle(), options, V3.name).score is None
 
 
-def test_the_time_of_a_search_is_predicted_and_corrected(tmp_path: Path) -> None:
-    (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
-    with Child(Limits()) as child:
-        (program,) = read_programs(tmp_path / "dense.py", child, platform="tpu")
+def test_the_time_of_a_search_is_predicted_and_corrected(program: Program) -> None:
     layouts, options = (make_search_space(program, (kind,)) for kind in ("layouts", "options"))
     each_alone = Duration(options, 20)
     each_alone.begin(3.0, 1.0)

@@ -4,7 +4,6 @@ The real compiler is asked: these tests need the extra `tpu`.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,22 @@ pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `t
 from solution.choosing.handing import CHOICE, describe_choice
 from solution.choosing.journal import RECORD
 from solution.choosing.tpu_files import SNIPPET, hand_over_estimated
+from solution.collecting.cpu import Workers
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.repeats import group_copies
 from solution.collecting.tpu.space import TpuSpace, make_search_space
-from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import instructions
-from solution.programs.program import Program, read_programs
 from solution.serving.words import SHOWN
 from solution.system.files import read_sealed, write_sealed
 from tests.made.modules import dot, module, node, shape
+from tests.made.timed import read_text
 from tests.processes import FASTSLOW
 
-START = "import jax\nimport jax.numpy as jnp\n"
 # Three layers with attention; the first one reads the program's parameter.
-ATTENTION = (
-    START
-    + """
+ATTENTION = """
+import jax
+import jax.numpy as jnp
+
 def layer(x, w):
     q, k, v = (jnp.einsum("bsd,dhe->bhse", x, w[n]) for n in "qkv")
     a = jax.nn.softmax(jnp.einsum("bhse,bhte->bhst", q, k))
@@ -51,11 +50,11 @@ def make():
 
 arguments = (jnp.ones((2, 8, 16)), [make() for _ in range(LAYERS)])
 """
-)
 # A step of training: the gradients of the weights are made outside of the layers.
-STEP = (
-    START
-    + """
+STEP = """
+import jax
+import jax.numpy as jnp
+
 def loss(weights, x):
     for u, d in weights:
         x = x + jax.nn.relu(x @ u) @ d
@@ -67,10 +66,9 @@ def program(weights, x):
 one = lambda: (jnp.ones((16, 32)), jnp.ones((32, 16)))
 arguments = ([one() for _ in range(4)], jnp.ones((8, 16)))
 """
-)
-DENSE = (
-    START
-    + """
+DENSE = """
+import jax.numpy as jnp
+
 def program(x, weights):
     for u, d in weights:
         x = x + jnp.tanh(x @ u) @ d
@@ -79,11 +77,11 @@ def program(x, weights):
 one = lambda: (jnp.ones((16, 32)), jnp.ones((32, 16)))
 arguments = (jnp.ones((8, 16)), [one() for _ in range(3)])
 """
-)
 # The layer is a function that is compiled once and called three times.
-CALLED = (
-    START
-    + """
+CALLED = """
+import jax
+import jax.numpy as jnp
+
 @jax.jit
 def layer(x, w):
     return x + jax.nn.relu(x @ w) @ w.T
@@ -95,10 +93,10 @@ def program(x, weights):
 
 arguments = (jnp.ones((8, 16)), [jnp.ones((16, 32)) for _ in range(3)])
 """
-)
-IMAGES = (
-    START
-    + """
+IMAGES = """
+import jax
+import jax.numpy as jnp
+
 def conv(x, w):
     names = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=names)
@@ -112,22 +110,6 @@ def program(x, first, weights):
 one = lambda: jnp.ones((3, 3, 16, 16))
 arguments = (jnp.ones((4, 8, 8, 3)), jnp.ones((3, 3, 3, 16)), [(one(), one()) for _ in range(3)])
 """
-)
-Read = Callable[[str], Program]
-
-
-@pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    folder = tmp_path_factory.mktemp("programs")
-
-    def read_one(text: str) -> Program:
-        path = folder / f"program{len(list(folder.iterdir()))}.py"
-        path.write_text(text, encoding="utf-8")
-        with Child(Limits()) as child:
-            (program,) = read_programs(path, child, platform="tpu")
-        return program
-
-    return read_one
 
 
 def list_sets(space: TpuSpace) -> list[list[int]]:
@@ -135,8 +117,8 @@ def list_sets(space: TpuSpace) -> list[list[int]]:
     return [[site.index[0], *site.copies] for site in space.layout_sites]
 
 
-def test_every_copy_of_a_layer_gets_the_same_layouts(read: Read) -> None:
-    program = read(ATTENTION.replace("LAYERS", "3"))
+def test_every_copy_of_a_layer_gets_the_same_layouts(workers: Workers, tmp_path: Path) -> None:
+    program = read_text(ATTENTION.replace("LAYERS", "3"), tmp_path / "three.py", workers, "tpu")
     space, each = make_search_space(program), make_search_space(program, each_copy=True)
     sets = list_sets(space)
     assert sorted(sum(sets, [])) == list(range(len(program.configurable)))
@@ -160,9 +142,9 @@ def test_every_copy_of_a_layer_gets_the_same_layouts(read: Read) -> None:
     assert space.prepare(config) == each.prepare(by_hand)
 
 
-def test_a_program_without_repeats_is_unchanged(read: Read) -> None:
+def test_a_program_without_repeats_is_unchanged(workers: Workers, tmp_path: Path) -> None:
     """A query's, a key's and a value's product are alike, but they are no copies of a layer."""
-    program = read(ATTENTION.replace("LAYERS", "1"))
+    program = read_text(ATTENTION.replace("LAYERS", "1"), tmp_path / "one.py", workers, "tpu")
     space, each = make_search_space(program), make_search_space(program, each_copy=True)
     assert not space.describe_copies()
     assert space.sizes.tolist() == each.sizes.tolist()
@@ -176,9 +158,9 @@ def test_a_program_without_repeats_is_unchanged(read: Read) -> None:
     ("text", "copies"), [(STEP, 4), (CALLED, 3), (IMAGES, 3)], ids=["step", "called", "images"]
 )
 def test_gradients_called_layers_and_convolutions_have_copies(
-    read: Read, text: str, copies: int
+    text: str, copies: int, workers: Workers, tmp_path: Path
 ) -> None:
-    program = read(text)
+    program = read_text(text, tmp_path / "repeated.py", workers, "tpu")
     space = make_search_space(program, ("layouts",))
     nodes = [instruction.opcode for instruction in instructions(program.module)]
     for found in list_sets(space):
@@ -219,11 +201,10 @@ def test_a_word_that_is_repeated_is_found(data: st.DataObject) -> None:
         assert (groups[site] == groups[other]) == (expected[site] == expected[other]), (word, line)
 
 
-def test_the_files_have_the_layouts_of_all_copies(read: Read, tmp_path: Path) -> None:
-    program = read(IMAGES)
+def test_the_files_have_the_layouts_of_all_copies(workers: Workers, tmp_path: Path) -> None:
+    program = read_text(IMAGES, tmp_path / "images.py", workers, "tpu")
     space = make_search_space(program, ("layouts",))
-    facts = {"target": "tpu:v5e"}
-    hand_over_estimated(space, space.probe(0), tmp_path, facts)
+    hand_over_estimated(space, space.probe(0), tmp_path, {"target": "tpu:v5e"})
     layouts = json.loads((tmp_path / CHOICE).read_text())["layouts"]
     chosen: dict[int, list[Any]] = {node: [] for node in program.configurable.tolist()}
     for one in layouts:

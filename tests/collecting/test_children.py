@@ -1,4 +1,7 @@
-"""A compiler that dies, takes all memory or never ends costs a single request."""
+"""A compiler that dies, takes all memory or never ends costs a single request.
+
+An executable that kills the child that times it costs only itself.
+"""
 
 import subprocess
 import sys
@@ -7,29 +10,18 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
 from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
-from solution.collecting.program_space import TILES, make_collected_space
+from solution.collecting.loaded import Loaded
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.compiler import Flags
 from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
-
-
-def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged: Program) -> None:
-    """A defect of XLA: 70 columns, tiles of four vectors."""
-    builder, space = Builder(workers.compiling, ragged), make_collected_space(ragged, TILES)
-    wide, narrow = (space.from_array(np.array(tile)) for tile in ((4, 4, 4), (8, 8, 2)))
-    status, note, compiled = builder.build(Compile(*space.prepare(wide)))
-    assert status == "wrong"
-    assert "numbers are" in note
-    assert compiled.executable == b""
-    assert builder.build(Compile(*space.prepare(narrow)))[0] == "sound"
+from tests.made.timed import FEW_MEGABYTES
 
 
 def test_an_abort_of_the_compiler_costs_one_candidate(workers: Workers, ragged: Program) -> None:
@@ -41,22 +33,17 @@ def test_an_abort_of_the_compiler_costs_one_candidate(workers: Workers, ragged: 
     assert builder.build(Compile(ragged.plain, Flags()))[0] == "sound"
 
 
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [(Limits(seconds=2), "more than 2 seconds"), (Limits(240, 290), "more than 290 MB")],
-)
-def test_a_tile_that_takes_all_memory_is_ended(
-    limits: Limits, expected: str, ragged: Program, workers: Workers
-) -> None:
+def test_a_tile_that_takes_all_memory_is_ended(ragged: Program, workers: Workers) -> None:
     huge = Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "64:64:4*vectwidth")))
     with Child(Limits(240), workers.compiling.core) as child:
         builder = Builder(child, ragged)
         builder.open()
-        child.limits = limits
-        status, note, _ = builder.build(Compile(ragged.plain, huge))
-        assert (status, expected in note) == ("died", True), note
-        child.limits = Limits(240)
-        assert builder.build(Compile(ragged.plain, Flags()))[0] == "sound"
+        for limits, expected in ((Limits(2), "than 2 seconds"), (Limits(240, 290), "than 290 MB")):
+            child.limits = limits
+            status, note, _ = builder.build(Compile(ragged.plain, huge))
+            assert (status, expected in note) == ("died", True), note
+            child.limits = Limits(240)
+            assert builder.build(Compile(ragged.plain, Flags()))[0] == "sound"
 
 
 def wait_forever(connection: Connection, errors: Path, core: int | None) -> None:
@@ -164,3 +151,61 @@ def test_daemons_end_if_the_whole_command_is_killed(seconds: str) -> None:
     while find_sleeping(seconds) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not find_sleeping(seconds)
+
+
+Executables = tuple[Program, bytes, bytes]
+
+
+@pytest.fixture
+def built(ragged: Program, heavy: Program, workers: Workers) -> Executables:
+    """Return a product, and its executables that take little and much memory."""
+    builder = Builder(workers.compiling, ragged)
+    modest = builder.open().executable
+    return ragged, modest, builder.build(Compile(heavy.plain, Flags()))[2].executable
+
+
+@pytest.fixture
+def child(workers: Workers) -> Iterator[Child]:
+    with Child(Limits(240), workers.timing.core) as opened:
+        yield opened
+
+
+def test_one_that_cannot_be_loaded_leaves_the_others(built: Executables, child: Child) -> None:
+    program, modest, heavy = built
+    child.limits = Limits(240, FEW_MEGABYTES)
+    deaths: dict[str, str] = {}
+    loaded = Loaded(child, program.arguments, deaths.__setitem__)
+    executables = {"first": modest, "heavy": heavy, "nonsense": b"", "last": modest}
+    assert [loaded.add(*item) for item in executables.items()] == [True, False, False, True]
+    assert loaded.visit("heavy") is None
+    for name in ("first", "last"):
+        timings = loaded.visit(name)
+        assert timings is not None and timings.wall.min() > 0
+    assert loaded.names == ["first", "last"]
+    assert list(deaths) == ["heavy", "nonsense"]
+    assert deaths["heavy"] == f"it took more than {FEW_MEGABYTES} MB of memory"
+
+
+def test_a_reloaded_executable_that_kills_the_child_costs_only_itself(
+    built: Executables, child: Child
+) -> None:
+    program, modest, heavy = built
+    deaths: dict[str, str] = {}
+    loaded = Loaded(child, program.arguments, deaths.__setitem__)
+    executables = {"first": modest, "heavy": heavy, "last": modest}
+    assert all(loaded.add(*item) for item in executables.items())
+    child.end()  # as if the system had ended it
+    child.limits = Limits(240, FEW_MEGABYTES)
+    assert loaded.visit("last") is not None
+    assert list(deaths) == ["heavy"]
+    assert loaded.names == ["first", "last"]
+
+
+def test_executables_that_are_not_kept_are_removed(built: Executables, child: Child) -> None:
+    program, modest, _ = built
+    loaded = Loaded(child, program.arguments, {}.__setitem__)
+    for name in ("kept", "forgotten"):
+        loaded.add(name, modest)
+    loaded.keep(["kept"])
+    assert loaded.visit("forgotten") is None
+    assert loaded.visit("kept") is not None

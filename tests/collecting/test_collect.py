@@ -1,8 +1,14 @@
-"""Collections from the program to the npz file, also after kills and with other settings."""
+"""Collections from the program to the npz file, also after kills and with other settings.
+
+And targets by name, and machines that cannot compile for them.
+"""
 
 import json
 import os
+import pickle
+import platform
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +28,13 @@ from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, ma
 from solution.collecting.records import Destination, write_graph
 from solution.collecting.session import check_names
 from solution.collecting.space import draw_new, name_config
+from solution.collecting.target import list_names, parse_target
 from solution.collecting.timing import SCHEMA
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import Program, name_program
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from tests.conftest import FastSlow
+from tests.conftest import REPOSITORY, FastSlow
 from tests.made import modules
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
@@ -93,7 +100,7 @@ def check_log(log: Path, npz: Path, record: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [LAYOUTS, OPTIONS])
-def test_a_stopped_collection_draws_the_same_configurations_in_the_same_order(
+def test_a_stopped_collection_draws_the_same_in_the_same_order(
     kind: str, tmp_path: Path, dense: Program, workers: Workers
 ) -> None:
     space = make_collected_space(dense, kind)
@@ -152,18 +159,13 @@ def wait_for_progress(
 
 
 def read_progress(log: Path) -> tuple[dict[str, bytes], int]:
-    if not (log / CANDIDATE_FILE).exists():
-        return {}, 0
-    candidates = read_at_once(log / CANDIDATE_FILE)
-    found = dict(candidates.select("config", "values").iter_rows())
-    if not (log / REPEAT_FILE).exists():
-        return found, 0
-    return found, read_at_once(log / REPEAT_FILE)["turn"].n_unique()
-
-
-def read_at_once(path: Path) -> pl.DataFrame:
-    """Read the file once: polars opens it twice, and it may be replaced in between."""
-    return pl.read_parquet(path.read_bytes())
+    """Read each file once: polars opens it twice, and it may be replaced in between."""
+    candidates, repeats = (
+        pl.read_parquet(path.read_bytes()) if path.exists() else None
+        for path in (log / CANDIDATE_FILE, log / REPEAT_FILE)
+    )
+    found = {} if candidates is None else dict(candidates.select("config", "values").iter_rows())
+    return found, 0 if repeats is None else repeats["turn"].n_unique()
 
 
 def check_nothing_lost(
@@ -291,20 +293,64 @@ def test_a_collection_of_layouts_is_not_resumed_for_options(flat: Collected) -> 
 
 def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense_file: Path) -> None:
     """The parent process does not import jax, and runs without it."""
-    code = (
-        "import sys, importlib.metadata as metadata\n"
-        "real = metadata.version\n"
-        "def version(name):\n"
-        "    if name.startswith('jax'): raise metadata.PackageNotFoundError(name)\n"
-        "    return real(name)\n"
-        "metadata.version = version\n"
-        "sys.modules['jax'] = None\n"
-        f"sys.argv = ['fastslow', 'collect', 'layout', {str(dense_file)!r}]\n"
-        "from solution.cli import main\n"
-        "main()\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
-    )
+    code = """
+import sys, importlib.metadata as metadata
+real = metadata.version
+def version(name):
+    if name.startswith('jax'): raise metadata.PackageNotFoundError(name)
+    return real(name)
+metadata.version, sys.modules['jax'] = version, None
+from solution.cli import main
+main()
+"""
+    words = [sys.executable, "-c", code, "collect", "layout", dense_file]
+    result = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 2
     assert "-c constraints.txt" in result.stderr
+
+
+CHECK = """
+from solution.collecting.target import parse_target
+from solution.system.errors import InputError
+try:
+    parse_target("tpu:v3").check()
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", list_names())
+def test_each_target_is_found_by_its_name(name: str) -> None:
+    target = parse_target(name)
+    assert target.name == name
+    assert pickle.loads(pickle.dumps(target)) == target
+
+
+@pytest.mark.parametrize("name", ["tpu", "tpu:", "tpu:v9", "gpu", "", "v3", "tpu:V3"])
+def test_a_wrong_name_lists_the_targets(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_target(name)
+    assert all(known in str(caught.value) for known in list_names())
+
+
+def test_without_the_extra_the_message_names_it() -> None:
+    message = check_target(sys.executable, "-S")  # installed packages are invisible
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+        assert ".[tpu]" in message
+    assert "tpu:v3" in message
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.skipif(shutil.which("setarch") is None, reason="setarch (util-linux) is not here")
+def test_on_another_processor_the_message_names_it() -> None:
+    message = check_target("setarch", "i686", sys.executable, "-S")
+    assert "i686" in message
+    assert "x86-64" in message
+
+
+def check_target(*command: str) -> str:
+    """What `check` of a target says in a process that these words begin."""
+    done = subprocess.run(
+        [*command, "-c", CHECK], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()

@@ -1,23 +1,36 @@
-"""Requested layouts are set, and change only the time."""
+"""Requested layouts are set, and change only the time; so do options, which files hold as well."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.version import Version
 
 from solution.collecting.child import Compile, Compiled, Optimise
 from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.cpu import Builder, Workers
-from solution.collecting.program_space import LAYOUTS, make_collected_space
+from solution.collecting.options import list_settings
+from solution.collecting.program_space import LAYOUTS, OPTIONS, make_collected_space
+from solution.collecting.records import Destination, Measured, write_graph
 from solution.collecting.space import draw_new, name_config
+from solution.data.npz import read_graph
+from solution.domain.collection import collection
+from solution.domain.graph import InvalidGraphError
+from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
+from solution.features.table import OPTION_FEATURES
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.nodes import read_nodes
 from solution.programs.portable import make_portable
 from solution.programs.program import Program
+from solution.store.graph_file import read_prepared, write_prepared
+from solution.system.errors import InputError
+from tests.conftest import FastSlow
 from tests.made import modules
 from tests.made.timed import read_text
 
@@ -146,3 +159,141 @@ def test_each_reader_of_a_tensor_gets_its_requested_layout(
     module = MESSAGES["Module"].FromString(compiled)
     found = {tuple(i.shape.layout.minor_to_major) for i in instructions(module)}
     assert found >= set(asked)
+
+
+EACH = [
+    (option, choice)
+    for option, choices in enumerate(OPTION_CHOICES.values())
+    for choice in range(1, len(choices))
+]
+
+SINCE = {"tiling_propagation": Version("0.10.2")}  # of jax; earlier versions reject the option
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """Return the npz file of seven nodes with nine configurations that take 100 to 900 ns."""
+    program = Program("p", modules.make_module(), [])
+    space = make_collected_space(program, OPTIONS)
+    known = {name_config(space.default)}
+    drawn = [space.default, *draw_new(space, np.random.default_rng(0), 8, known)]
+    measured = [Measured(config, 100 * number) for number, config in enumerate(drawn, 1)]
+    return write_graph(
+        program, space, measured, Destination(tmp_path, "layout:xla:random", "train")
+    )[1]
+
+
+@pytest.mark.parametrize(("option", "choice"), EACH)
+def test_the_compiler_takes_each_choice(
+    option: int, choice: int, workers: Workers, dense: Program
+) -> None:
+    builder, space = Builder(workers.compiling, dense), make_collected_space(dense, OPTIONS)
+    config = space.default.copy()
+    config[option] = choice
+    builder.open()
+    state, reason, _ = builder.build(Compile(*space.prepare(config)))
+    if OPTION_NAMES[option] in SINCE and Version(version("jax")) < SINCE[OPTION_NAMES[option]]:
+        assert (state, "No such compile option" in reason) == ("refused", True)
+    else:
+        assert (state, reason) == ("sound", "")
+
+
+def test_a_program_without_a_graph_is_refused_before_it_is_timed(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """For layouts and for options."""
+    path, out = tmp_path / "sums.py", tmp_path / "out"
+    path.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
+    for kind in ("options", "layout"):
+        done = fastslow("collect", kind, path, "--out", out, "--keep-flat", "--minutes", "0.1")
+        message = " ".join(done.stderr.split())
+        assert done.returncode == 2 and "a convolution" in message
+        assert "choose PROGRAM" in message
+        assert not (out / "log").exists()
+
+
+def test_options_come_back_from_the_npz_file_and_from_the_store(
+    written: Path, tmp_path: Path
+) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    assert graph.options is not None
+    assert graph.options.shape == (9, len(OPTION_NAMES))
+    assert not graph.options[0].any()
+    assert graph.runtimes is not None
+    assert graph.runtimes.tolist() == list(range(100, 1000, 100))
+    write_prepared(graph, {}, tmp_path / "g.safetensors")
+    again = read_prepared(tmp_path / "g.safetensors")
+    np.testing.assert_array_equal(again.options, graph.options)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_options_that_an_older_file_lacks_are_the_compilers_defaults(
+    written: Path, count: int
+) -> None:
+    now = read_graph(written, collection("layout:xla:random"))
+    assert now.options is not None
+    rewrite_options(written, now.options[:, :count], OPTION_NAMES[:count])
+    before = read_graph(written, collection("layout:xla:random"))
+    assert before.options is not None
+    np.testing.assert_array_equal(before.options[:, :count], now.options[:, :count])
+    assert before.options.shape == now.options.shape
+    assert not before.options[:, count:].any()
+
+
+@pytest.mark.parametrize("names", [OPTION_NAMES[::-1], (*OPTION_NAMES, "later"), ("other",)])
+def test_options_of_another_version_are_refused(written: Path, names: tuple[str, ...]) -> None:
+    rewrite_options(written, np.zeros((9, len(names)), np.int8), names)
+    with pytest.raises(InputError, match="another version"):
+        read_graph(written, collection("layout:xla:random"))
+
+
+def rewrite_options(path: Path, options: np.ndarray, names: tuple[str, ...]) -> None:
+    """Replace the options in the file."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays |= {"config_options": options, "config_option_names": np.array(names)}
+    np.savez(path, **arrays)
+
+
+def test_a_search_tries_every_choice_with_the_choices_that_it_needs() -> None:
+    settings = list_settings()
+    assert sorted(setting[0] for setting in settings) == sorted(EACH)
+    own_loops, wide = (OPTION_NAMES.index("products"), 1), (OPTION_NAMES.index("vector_width"), 1)
+    assert [own_loops, (0, 1), wide] in settings  # no library takes products then
+
+
+def test_configurations_that_differ_in_options_alone_are_distinct(written: Path) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    assert graph.options is not None
+    assert len(graph.distinct.first) == len(np.unique(graph.options, axis=0)) == 9
+    some = graph.select(np.array([3, 3, 1]))
+    np.testing.assert_array_equal(some.options, graph.options[[3, 3, 1]])
+    assert len(some.distinct.first) == 2
+
+
+def test_an_unknown_choice_is_refused(written: Path) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    assert graph.options is not None
+    bad = graph.options.copy()
+    bad[2, 0] = 99
+    with pytest.raises(InvalidGraphError, match="choices.*2"):
+        type(graph)(**{**vars(graph), "options": bad})
+
+
+def test_options_are_looked_up_and_tabulated_but_not_ranked(
+    written: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    ranked = fastslow("rank", written)
+    assert ranked.returncode == 2
+    assert "expected layouts" in ranked.stderr
+    found = fastslow("choose", written, "--replay")
+    assert found.returncode == 0, found.stderr
+    assert "9 configurations" in found.stdout
+    assert "Best found: 0" in found.stdout
+    table = ("features", "layout:xla:random", "--data", tmp_path, "--out", "table.parquet")
+    done = fastslow(*table)
+    assert done.returncode == 0, done.stderr
+    rows = pl.read_parquet(tmp_path / "table.parquet")
+    assert {feature.name for feature in OPTION_FEATURES[OPTION_NAMES]} <= set(rows.columns) and len(
+        rows
+    ) == 9

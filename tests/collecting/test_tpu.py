@@ -128,9 +128,8 @@ ENTRY main {
 """
 
 
-@pytest.fixture(scope="module")
-def compiler() -> Compiler:
-    return Compiler()
+def parse(text: str) -> bytes:
+    return Compiler().parse_hlo(text)
 
 
 @pytest.fixture(scope="module")
@@ -144,24 +143,9 @@ def estimator(folder: Path) -> Iterator[Estimator]:
         yield opened
 
 
-def test_the_same_program_has_the_same_estimate_in_another_process(
-    estimator: Estimator, compiler: Compiler, tmp_path: Path
-) -> None:
-    first = estimator.estimate(compiler.parse_hlo(PRODUCT))
-    with Estimator(V3, cache=tmp_path) as other:
-        second = other.estimate(compiler.parse_hlo(RENAMED))
-    assert first.nanoseconds is not None
-    assert first.nanoseconds > 0
-    assert (first.nanoseconds, first.program) == (second.nanoseconds, second.program)
-    assert second.is_full
-
-
-def test_a_known_kernel_costs_no_full_compilation_and_the_same_time(
-    estimator: Estimator, compiler: Compiler, folder: Path
-) -> None:
-    estimator.estimate(compiler.parse_hlo(PRODUCT))
-    estimator.estimate(compiler.parse_hlo(TWICE))
-    module = compiler.parse_hlo(TWICE.replace("first", "middle"))
+def test_a_known_kernel_costs_no_full_compilation(estimator: Estimator, folder: Path) -> None:
+    estimator.estimate_all([parse(PRODUCT), parse(TWICE)])
+    module = parse(TWICE.replace("first", "middle"))
     quick = estimator.estimate(module)
     with Estimator(V3, cache=folder, is_always_full=True) as other:
         full = other.estimate(module)
@@ -174,9 +158,9 @@ def test_a_known_kernel_costs_no_full_compilation_and_the_same_time(
 
 @pytest.mark.parametrize("target", [V3, V5E], ids=["v3", "v5e"])
 def test_a_new_kernel_is_compiled_alone_and_has_the_cost_of_a_full_compilation(
-    compiler: Compiler, tmp_path: Path, target: TpuTarget
+    tmp_path: Path, target: TpuTarget
 ) -> None:
-    modules = [compiler.parse_hlo(text) for text in (WITHOUT_COPY, THRICE)]
+    modules = [parse(text) for text in (WITHOUT_COPY, THRICE)]
     with Estimator(target, cache=tmp_path / "quick") as other:
         first, quick = (other.estimate(module) for module in modules)
     with Estimator(target, cache=tmp_path / "full", is_always_full=True) as other:
@@ -190,22 +174,22 @@ def test_a_new_kernel_is_compiled_alone_and_has_the_cost_of_a_full_compilation(
         assert any("S(1)" in tensor.layout for tensor in _compiled(quick).tensors)
 
 
-def test_a_kernel_that_cannot_be_compiled_alone_costs_a_full_compilation(
-    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_compiled_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a full compilation."""
     monkeypatch.setattr(isolating, "NOT_ALONE", {"copy"})
     with Estimator(V3, cache=tmp_path) as other:
-        other.estimate(compiler.parse_hlo(WITHOUT_COPY))
-        answer = other.estimate(compiler.parse_hlo(THRICE))
+        other.estimate(parse(WITHOUT_COPY))
+        answer = other.estimate(parse(THRICE))
     assert (answer.is_full, answer.isolated) == (True, 0)
     assert answer.nanoseconds
 
 
-def test_of_several_modules_only_those_with_most_new_kernels_are_compiled_in_full(
-    estimator: Estimator, compiler: Compiler, tmp_path: Path
+def test_only_those_with_most_new_kernels_are_compiled_in_full(
+    estimator: Estimator, tmp_path: Path
 ) -> None:
-    modules = [compiler.parse_hlo(text) for text in (PRODUCT, TWICE, WIDE, RENAMED)]
-    with PatientEstimator(V3, cache=tmp_path) as other:
+    """Of several modules; in another process and without a cache, each estimate is the same."""
+    modules = [parse(text) for text in (PRODUCT, TWICE, WIDE, RENAMED)]
+    with Estimator(V3, cache=tmp_path) as other:
         (unknown,) = other.estimate_all(modules[:1], 0)
         assert unknown.nanoseconds is None
         assert "its kernels" in unknown.refused
@@ -213,44 +197,40 @@ def test_of_several_modules_only_those_with_most_new_kernels_are_compiled_in_ful
     assert answers[1].is_full  # it has more of them than the first
     assert not answers[3].is_full
     assert answers[0].program == answers[3].program
+    assert answers[0].nanoseconds == answers[3].nanoseconds
     assert "f64" in answers[2].refused
-    alone = [estimator.estimate(module).nanoseconds for module in modules]
-    assert [answer.nanoseconds for answer in answers] == alone
+    alone = [estimator.estimate(module) for module in modules]
+    assert [a.nanoseconds for a in answers] == [a.nanoseconds for a in alone]
+    assert [a.program for a in answers] == [a.program for a in alone]
 
 
-def test_two_processes_share_the_cache(
-    estimator: Estimator, compiler: Compiler, folder: Path
-) -> None:
-    estimator.estimate(compiler.parse_hlo(PRODUCT))
+def test_two_processes_share_the_cache(estimator: Estimator, folder: Path) -> None:
+    estimator.estimate(parse(PRODUCT))
     with Estimator(V3, cache=folder) as other:
-        answer = other.estimate(compiler.parse_hlo(PRODUCT))
+        answer = other.estimate(parse(PRODUCT))
         assert answer.processor_seconds < 0.1  # nothing was compiled
         assert answer.nanoseconds
         # Options and targets have costs of their own.
-        changed = other.estimate(
-            compiler.parse_hlo(PRODUCT), [("xla_tpu_scoped_vmem_limit_kib", 4096)]
-        )
+        changed = other.estimate(parse(PRODUCT), [("xla_tpu_scoped_vmem_limit_kib", 4096)])
         assert changed.is_full
     with Estimator(V5E, cache=folder) as newer:
-        assert newer.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds < answer.nanoseconds
+        assert newer.estimate(parse(PRODUCT)).nanoseconds < answer.nanoseconds
 
 
-def test_what_was_compiled_is_described(estimator: Estimator, compiler: Compiler) -> None:
-    compiled = estimator.estimate(compiler.parse_hlo(PRODUCT)).compiled
-    assert compiled is not None
+def test_what_was_compiled_is_described(estimator: Estimator) -> None:
+    compiled = _compiled(estimator.estimate(parse(PRODUCT)))
     (kernel,) = compiled.kernels
     assert kernel.kind == "convolution"  # as which this compiler writes products
     assert kernel.shapes == ("f32[256,384]{1,0:T(8,128)}",)
     assert kernel.cost.cycles is not None
-    assert kernel.cost.tile is not None
-    assert all(kernel.cost.tile.output)
+    assert kernel.cost.tile is not None and all(kernel.cost.tile.output)
     sizes = np.array([256 * 512, 512 * 384, 256 * 384]) * 4
     assert kernel.bytes == kernel.hbm_bytes == sizes.sum()
     assert compiled.memory_bytes >= sizes.sum()
 
 
-def test_a_layout_of_the_entry_is_copied_or_kept(estimator: Estimator, compiler: Compiler) -> None:
-    module = compiler.parse_hlo(TURNED)
+def test_a_layout_of_the_entry_is_copied_or_kept(estimator: Estimator) -> None:
+    module = parse(TURNED)
     layouts = find_entry_layouts(MESSAGES["Module"].FromString(module))
     assert layouts == (("{0,1}",), ("{1,0}",))
     kept, plain = estimator.estimate(module, layouts=layouts), estimator.estimate(module)
@@ -266,65 +246,48 @@ def test_a_layout_of_the_entry_is_copied_or_kept(estimator: Estimator, compiler:
     assert entry["parameter"].minor_to_major == (0, 1)
 
 
-def test_a_loop_takes_its_trips(estimator: Estimator, compiler: Compiler) -> None:
-    seven = _compiled(estimator.estimate(compiler.parse_hlo(LOOP)))
+def test_a_loop_takes_its_trips(estimator: Estimator) -> None:
+    seven = _compiled(estimator.estimate(parse(LOOP)))
     assert {kernel.trips for kernel in seven.kernels if kernel.kind == "convolution"} == {7}
-    nine = estimator.estimate(compiler.parse_hlo(LOOP.replace("constant(7)", "constant(70)")))
+    nine = estimator.estimate(parse(LOOP.replace("constant(7)", "constant(70)")))
     assert {k.trips for k in _compiled(nine).kernels if k.kind == "convolution"} == {70}
-    assert nine.nanoseconds > 5 * estimator.estimate(compiler.parse_hlo(LOOP)).nanoseconds
+    assert nine.nanoseconds > 5 * estimator.estimate(parse(LOOP)).nanoseconds
 
 
-def test_too_little_memory_is_an_answer(estimator: Estimator, compiler: Compiler) -> None:
-    answer = estimator.estimate(compiler.parse_hlo(HUGE))
+def test_too_little_memory_is_an_answer(estimator: Estimator) -> None:
+    answer = estimator.estimate(parse(HUGE))
     assert answer.nanoseconds is None
     assert answer.is_out_of_memory
     assert "48.00G" in answer.refused  # that it wanted
-    assert estimator.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds
+    assert estimator.estimate(parse(PRODUCT)).nanoseconds
 
 
-def test_several_chips_take_a_topology_that_has_them(
-    estimator: Estimator, compiler: Compiler
-) -> None:
-    assert estimator.estimate(compiler.parse_hlo(EIGHT)).nanoseconds
+def test_several_chips_take_a_topology_that_has_them(estimator: Estimator) -> None:
+    assert estimator.estimate(parse(EIGHT)).nanoseconds
     sixteen = EIGHT.replace("6,7}", "6,7,8,9,10,11,12,13,14,15}").replace("=8", "=16")
-    assert estimator.estimate(compiler.parse_hlo(sixteen)).nanoseconds
+    assert estimator.estimate(parse(sixteen)).nanoseconds
     too_many = EIGHT.replace("6,7}", f"6,{','.join(map(str, range(7, 9000)))}}}")
-    assert "9,000" in estimator.estimate(compiler.parse_hlo(too_many)).refused
+    assert "9,000" in estimator.estimate(parse(too_many)).refused
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(WIDE, "f64"), (WIDE.replace("f64", "c128"), "c128"), (CALL, "lapack_sgetrf_ffi")],
-)
-def test_what_a_tpu_has_not_is_refused_by_name(
-    text: str, expected: str, estimator: Estimator, compiler: Compiler
-) -> None:
-    answer = estimator.estimate(compiler.parse_hlo(text))
-    assert answer.nanoseconds is None
-    assert expected in answer.refused
-    assert answer.processor_seconds < 0.1
+def test_what_a_tpu_does_not_have_is_refused_at_once_by_name(estimator: Estimator) -> None:
+    """So is what is no program, and one that is optimised for the CPU."""
+    optimised = Compiler().compile(parse(TWICE), Flags()).optimised()
+    for module, expected in (
+        (parse(WIDE), "f64"),
+        (parse(WIDE.replace("f64", "c128")), "c128"),
+        (parse(CALL), "lapack_sgetrf_ffi"),
+        (optimised, "optimised already"),
+        *((module, "") for module in (b"", b"no module", MESSAGES["Module"]().SerializeToString())),
+    ):
+        answer = estimator.estimate(module)
+        assert answer.nanoseconds is None
+        assert answer.refused and expected in answer.refused
+        assert answer.processor_seconds < 0.1
 
 
-@pytest.mark.parametrize("module", [b"", b"no module", MESSAGES["Module"]().SerializeToString()])
-def test_an_empty_module_is_refused(module: bytes, estimator: Estimator) -> None:
-    answer = estimator.estimate(module)
-    assert answer.nanoseconds is None
-    assert answer.refused
-
-
-def test_a_module_optimised_for_the_cpu_is_said_to_be_so(
-    estimator: Estimator, compiler: Compiler
-) -> None:
-    optimised = compiler.compile(compiler.parse_hlo(TWICE), Flags()).optimised()
-    answer = estimator.estimate(optimised)
-    assert answer.nanoseconds is None
-    assert "optimised already" in answer.refused
-
-
-def test_a_compilation_that_takes_too_long_costs_one_answer(
-    estimator: Estimator, compiler: Compiler, folder: Path
-) -> None:
-    module = compiler.parse_hlo(PRODUCT.replace("256", "264"))
+def test_a_compilation_that_takes_long_costs_one_answer(estimator: Estimator, folder: Path) -> None:
+    module = parse(PRODUCT.replace("256", "264"))
     with Estimator(V3, Limits(seconds=0.01), cache=folder) as limited:
         answer = limited.estimate(module)
     assert answer.nanoseconds is None
@@ -332,10 +295,8 @@ def test_a_compilation_that_takes_too_long_costs_one_answer(
     assert estimator.estimate(module).nanoseconds  # a limit is not remembered
 
 
-def test_memory_that_does_not_suffice_for_the_compiler_alone_is_refused(
-    compiler: Compiler, folder: Path
-) -> None:
-    module = compiler.parse_hlo(PRODUCT.replace("256", "272"))  # not in the cache
+def test_memory_that_does_not_suffice_for_the_compiler_alone_is_refused(folder: Path) -> None:
+    module = parse(PRODUCT.replace("256", "272"))  # not in the cache
     limits = Limits(megabytes=1)
     with Estimator(V3, limits, cache=folder) as limited, pytest.raises(InputError, match="1 MB"):
         limited.estimate(module)
@@ -362,22 +323,22 @@ def test_threads_share_one_cache(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_a_compiler_that_dies_is_started_again(compiler: Compiler, tmp_path: Path) -> None:
+def test_a_compiler_that_dies_is_started_again(tmp_path: Path) -> None:
     known = psutil.Process().children()
     with Estimator(V3, cache=tmp_path) as opened:
-        first = opened.estimate(compiler.parse_hlo(PRODUCT))
+        first = opened.estimate(parse(PRODUCT))
         (child,) = set(psutil.Process().children()) - set(known)
         child.kill()
-        second = opened.estimate(compiler.parse_hlo(TWICE))
-        third = opened.estimate(compiler.parse_hlo(TWICE))
+        second = opened.estimate(parse(TWICE))
+        third = opened.estimate(parse(TWICE))
     assert first.nanoseconds
     assert second.nanoseconds or "process" in second.refused
     assert third.nanoseconds
 
 
-def test_several_are_compiled_side_by_side_in_order(compiler: Compiler, tmp_path: Path) -> None:
+def test_several_are_compiled_side_by_side_in_order(tmp_path: Path) -> None:
     texts = [PRODUCT.replace("256", str(size)) for size in (128, 512, 1024)]
-    modules = [(compiler.parse_hlo(text), (), None) for text in texts]
+    modules = [(parse(text), (), None) for text in texts]
     with Estimator(V3, cache=tmp_path, processes=2) as opened:
         answers = list(opened.estimate_many(modules))
         alone = [opened.estimate(*module) for module in modules]
@@ -386,22 +347,18 @@ def test_several_are_compiled_side_by_side_in_order(compiler: Compiler, tmp_path
 
 
 def test_nothing_is_written_outside_its_folder(
-    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / "home"
-    scratch = tmp_path / "scratch"
+    home, scratch, lock = tmp_path / "home", tmp_path / "scratch", Path("/tmp/libtpu_lockfile")
     for folder in (home, scratch):
         folder.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    lock = Path("/tmp/libtpu_lockfile")
-    before = lock.stat().st_mtime_ns if lock.exists() else None
+    before = lock.exists() and lock.stat().st_mtime_ns
     with Estimator(V3, cache=tmp_path / "cache") as opened:
-        assert opened.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds
-    after = lock.stat().st_mtime_ns if lock.exists() else None
-    assert before == after
-    assert list(home.iterdir()) == []
-    assert not list(scratch.iterdir())
+        assert opened.estimate(parse(PRODUCT)).nanoseconds
+    assert (lock.exists() and lock.stat().st_mtime_ns) == before
+    assert not [*home.iterdir(), *scratch.iterdir()]
 
 
 def test_what_a_killed_process_left_the_next_one_removes(tmp_path: Path) -> None:

@@ -7,6 +7,21 @@ import numpy as np
 from solution.collecting.lifting.lift import Lifted
 from solution.domain.graph import Graph
 from solution.programs.hlo.nodes import find_configurable, read_nodes
+from solution.programs.program import Program, make_graph
+from tests.made import modules
+
+
+def make_chain(products: int, sums: int, size: int = 64) -> Graph:
+    """Return a chain of products of square matrices, each followed by `sums` additions."""
+    shape, summed = modules.shape(size, size), modules.dot([1], [0], [], [])
+    nodes = [modules.node(1, "parameter", shape)]
+    for _ in range(products):
+        last = len(nodes)
+        nodes.append(modules.node(last + 1, "dot", shape, (last, last), dot=summed))
+        for number in range(last + 2, last + 2 + sums):
+            nodes.append(modules.node(number, "add", shape, (number - 1, last)))
+    module = modules.module(("main", len(nodes), nodes), name="chain")
+    return make_graph(Program("chain", module, None), "layout:xla:random")
 
 
 def find_lost(graph: Graph, lifted: Lifted) -> Counter[int]:

@@ -69,14 +69,14 @@ def workers() -> Iterator[Workers]:
         yield Workers(compiling, timing)
 
 
-def read_text(text: str, path: Path, workers: Workers) -> Program:
+def read_text(text: str, path: Path, workers: Workers, platform: str = "cpu") -> Program:
     """Write a program's file, and read the program."""
     path.write_text(text, encoding="utf-8")
-    return read_file(path, workers)
+    return read_file(path, workers, platform)
 
 
-def read_file(path: Path, workers: Workers) -> Program:
-    (program,) = read_programs(path, workers.compiling)
+def read_file(path: Path, workers: Workers, platform: str = "cpu") -> Program:
+    (program,) = read_programs(path, workers.compiling, platform=platform)
     return program
 
 

@@ -26,7 +26,7 @@ from solution.programs.portable import make_portable
 from solution.programs.program import Program, make_graph
 from tests.conftest import FastSlow
 from tests.made import modules
-from tests.made.lifted import find_lost
+from tests.made.lifted import find_lost, make_chain
 from tests.made.timed import read_text
 
 CASES = Path(__file__).parents[2] / "programs" / "cases"
@@ -37,19 +37,6 @@ SAMPLED = [file for file in find_files(SAMPLE) if file.collection.kind == "layou
 def draw_graphs(count: int) -> list[Graph]:
     chosen = np.random.default_rng(0).choice(len(SAMPLED), count, replace=False)
     return [read_graph(SAMPLED[n].path, SAMPLED[n].collection) for n in chosen]
-
-
-def make_long_graph(products: int, sums: int) -> Graph:
-    """Return a chain of matrix products, each followed by `sums` additions."""
-    nodes = [modules.node(1, "parameter", modules.shape(64, 64))]
-    for _ in range(products):
-        last = len(nodes)
-        summed = modules.dot([1], [0], [], [])
-        nodes.append(modules.node(last + 1, "dot", modules.shape(64, 64), (last, last), dot=summed))
-        for number in range(last + 2, last + 2 + sums):
-            nodes.append(modules.node(number, "add", modules.shape(64, 64), (number - 1, last)))
-    module = modules.module(("main", len(nodes), nodes), name="long")
-    return make_graph(Program("long", module, None), "layout:xla:random")
 
 
 def test_lifted_programs_have_the_features_of_their_graphs() -> None:
@@ -136,7 +123,7 @@ def test_what_is_computed_from_the_other_operand_comes_first() -> None:
 
 
 def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
-    graph = make_long_graph(1000, 19)
+    graph = make_chain(1000, 19)
     assert graph.num_nodes > 20_000
     begin = time.process_time()
     lift(graph)

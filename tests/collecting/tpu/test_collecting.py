@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
 
+from solution.collecting.cpu import Workers
 from solution.collecting.journal import CANDIDATE_FILE, STATE, read_state
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.space import make_tpu_space
@@ -27,13 +28,12 @@ from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
 from solution.features.candidates import CHANGES
-from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
-from solution.programs.program import read_programs
+from solution.programs.program import Program
 from solution.system.files import write_sealed
 from solution.system.sealing import read_record
 from tests.conftest import FastSlow
-from tests.made.timed import DENSE
+from tests.made.timed import DENSE, read_file
 from tests.processes import FASTSLOW
 
 PLACE = "layout/xla/random/train"
@@ -55,6 +55,11 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("programs") / "dense.py"
     path.write_text(DENSE, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def program(dense: Path, workers: Workers) -> Program:
+    return read_file(dense, workers, "tpu")
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +84,9 @@ def test_labels_say_everywhere_that_they_are_estimates(
     assert read_records(record)[0].label_source == SOURCE
     graph = read_graph(npz, collection("layout:xla:random"))
     assert graph.label_source == SOURCE and graph.num_configs == 9
-    for command in (
-        ("check", collected), ("inspect", npz, "--picture", tmp_path / "picture.png"),
-        ("module", record), ("collect", "report", collected),
-    ):  # fmt: skip
+    picture = ("--picture", tmp_path / "picture.png")
+    for command in (("check", collected), ("inspect", npz, *picture), ("module", record),
+                    ("collect", "report", collected)):  # fmt: skip
         shown = fastslow(*command)
         assert shown.returncode == 0, shown.stderr
         assert "stimate" in shown.stdout, command
@@ -102,16 +106,6 @@ def test_a_label_is_the_estimate_and_equal_programs_are_known_as_such(collected:
     assert state["identity"]["target"] == "tpu:v3" and "machine" not in state["identity"]
 
 
-def test_another_process_without_a_cache_gives_the_same_estimates(
-    collected: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
-) -> None:
-    os.environ[VARIABLE], kept = str(tmp_path / "cache"), os.environ[VARIABLE]
-    done = fastslow(*LAYOUTS, dense, "--out", tmp_path / "again")
-    os.environ[VARIABLE] = kept
-    assert done.returncode == 0, done.stderr
-    assert snapshot(tmp_path / "again") == snapshot(collected)
-
-
 def snapshot(out: Path) -> dict[str, bytes | str]:
     """What was collected; of the log all but the time that compiling took."""
     files: dict[str, bytes | str] = {
@@ -127,9 +121,10 @@ def snapshot(out: Path) -> dict[str, bytes | str]:
     "kills", [2, pytest.param(10, marks=pytest.mark.slow)], ids=["twice", "ten times"]
 )
 def test_killed_and_continued_it_ends_with_the_same_bytes(
-    collected: Path, dense: Path, tmp_path: Path, kills: int
+    collected: Path, dense: Path, tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.environ[VARIABLE], kept = str(tmp_path / "cache"), os.environ[VARIABLE]
+    """Also in other processes that begin without a cache."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
     fastslow = Path(sys.executable).parent / "fastslow"
     command = [str(word) for word in (fastslow, *LAYOUTS, dense, "--out", tmp_path / "out")]
     log = tmp_path / "out/log" / PLACE / "dense" / CANDIDATE_FILE
@@ -150,13 +145,12 @@ def test_killed_and_continued_it_ends_with_the_same_bytes(
         process.wait()
     assert killed >= kills - 1
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    os.environ[VARIABLE] = kept
     assert done.returncode == 0, done.stderr
     assert snapshot(tmp_path / "out") == snapshot(collected)
 
 
 def test_a_search_varies_the_fastest_estimates(
-    cache: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
+    cache: Path, dense: Path, fastslow: FastSlow, program: Program, tmp_path: Path
 ) -> None:
     """As layout:xla:default of TpuGraphs: a search around the fastest configurations so far."""
     done = fastslow(*LAYOUTS, dense, "--collection", "layout:xla:default", "--out", tmp_path)
@@ -165,8 +159,6 @@ def test_a_search_varies_the_fastest_estimates(
     graph = read_graph(tmp_path / "npz" / place / "dense.npz", collection("layout:xla:default"))
     assert graph.label_source == SOURCE and graph.num_configs == 9
     candidates = read_candidates(tmp_path, place)
-    with Child(Limits()) as child:
-        (program,) = read_programs(dense, child, platform="tpu")
     space = make_tpu_space(program, "layouts")
     configs = np.array([space.from_bytes(data) for data in candidates["values"]])
     fastest = configs[:3][candidates["nanoseconds"][:3].arg_sort()]  # what the first round knew
@@ -196,33 +188,26 @@ def test_options_of_a_tpu_are_collected_by_their_own_names(
     assert any("vmem" in column for column in pl.read_parquet(tmp_path / "t.parquet").columns)
 
 
-def test_a_tile_of_a_tpu_is_its_compilers_choice(
-    dense: Path, fastslow: FastSlow, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "target", "fact"),
+    [
+        ("tile", "tpu:v3", "tile"),  # its compiler chooses tiles
+        ("layout", "tpu:v8", "tpu:v5e"),  # there is no such target
+        ("layout", "tpu:v5e", "tpu:v3"),  # the collection is of another target
+        ("layout", "cpu", "tpu:v3"),
+    ],
+)
+def test_another_target_is_refused_by_name(
+    kind: str, target: str, fact: str, collected: Path, dense: Path, fastslow: FastSlow
 ) -> None:
-    done = fastslow("collect", "tile", dense, "--target", "tpu:v3", "--out", tmp_path)
+    before = snapshot(collected)
+    done = fastslow("collect", kind, dense, "--target", target, "--out", collected)
     assert done.returncode == 2
-    assert "tpu:v3" in done.stderr and "tile" in done.stderr
-    assert not any(tmp_path.iterdir())
+    assert target in done.stderr and fact in done.stderr
+    assert snapshot(collected) == before and not list(collected.rglob("tile"))
 
 
-def test_a_target_that_is_none_is_refused_by_name(
-    dense: Path, fastslow: FastSlow, tmp_path: Path
-) -> None:
-    done = fastslow("collect", "layout", dense, "--target", "tpu:v8", "--out", tmp_path)
-    assert done.returncode == 2
-    assert "tpu:v8" in done.stderr and "tpu:v5e" in done.stderr
-
-
-def test_a_collection_of_one_target_is_not_gone_on_with_for_another(
-    collected: Path, dense: Path, fastslow: FastSlow
-) -> None:
-    for target in ("tpu:v5e", "cpu"):
-        done = fastslow("collect", "layout", dense, "--target", target, "--out", collected)
-        assert done.returncode == 2
-        assert "tpu:v3" in done.stderr and target in done.stderr
-
-
-def test_a_collection_that_requested_layouts_by_other_rules_is_not_gone_on_with(
+def test_a_collection_by_other_rules_of_requests_is_not_gone_on_with(
     collected: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
     shutil.copytree(collected, tmp_path / "old")
@@ -282,9 +267,8 @@ REFUSED = {  # by a program's name: its text, and what a message about it has to
 }
 
 
-def test_programs_without_an_estimate_are_refused_and_the_table_does_not_call_them_timed(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
+def test_programs_without_an_estimate_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+    """The table does not call them timed."""
     paths = [tmp_path / f"{name}.hlo" for name in REFUSED]
     for path, (text, _) in zip(paths, REFUSED.values(), strict=True):
         path.write_text(text)
@@ -297,10 +281,8 @@ def test_programs_without_an_estimate_are_refused_and_the_table_does_not_call_th
     assert not list((tmp_path / "out").rglob("*.npz"))
 
 
-def test_what_is_asked_for_fits_the_instruction(dense: Path) -> None:
+def test_what_is_asked_for_fits_the_instruction(program: Program) -> None:
     """Of a reshape both tensors, and no data move; of a product the two most minor dimensions."""
-    with Child(Limits()) as child:
-        (program,) = read_programs(dense, child, platform="tpu")
     space = make_tpu_space(program, "layouts")
     for config in space.draw(np.random.default_rng(0), 50):
         layouts = space.to_array(config)

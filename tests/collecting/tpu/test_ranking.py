@@ -17,36 +17,20 @@ from solution.collecting.tpu.estimator import Estimator
 from solution.collecting.tpu.ranking import Budget, rank_by_compiler
 from solution.collecting.tpu.request_model import RequestModel, make_effects
 from solution.collecting.tpu.requests import group_by_requests
-from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.experiments.layout_compiler_001 import EXPERIMENT, CompilerSettings, add_known_costs
 from solution.features.candidates import make_candidates
 from solution.models.catalogue import load_model, save_model
-from solution.programs.program import Program, make_graph
 from solution.serving.reading import read_questions
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.made import modules
-from tests.made.modules import ask
+from tests.made.lifted import make_chain
 
 CONFIGS = 12
 
 
-def make_program_graph() -> Graph:
-    """Return a chain of three products with sums, and random layouts."""
-    nodes = [modules.node(1, "parameter", modules.shape(256, 256))]
-    for _ in range(3):
-        last = len(nodes)
-        summed = modules.dot([1], [0], [], [])
-        shape = modules.shape(256, 256)
-        nodes.append(modules.node(last + 1, "dot", shape, (last, last), dot=summed))
-        nodes.append(modules.node(last + 2, "add", shape, (last + 1, last)))
-    module = modules.module(("main", len(nodes), nodes), name="chain")
-    graph = make_graph(Program("chain", module, None), "layout:xla:random")
-    return make_candidates(graph, CONFIGS)
-
-
-GRAPH = make_program_graph()
+GRAPH = make_candidates(make_chain(3, 1, 256), CONFIGS)
 MODULE = lift(GRAPH).module
 
 
@@ -224,10 +208,8 @@ def test_rank_says_whose_order_it_is(
 ) -> None:
     monkeypatch.setenv("FASTSLOW_TPU_CACHE", str(tmp_path / "cache"))
     file = modules.write(MODULE, tmp_path / "chain.pb")
-    done = fastslow(
-        "rank", file, "--target", "tpu:v3", "--compile", "3", "--configs", str(CONFIGS),
-        "--json", "all.json",
-    )  # fmt: skip
+    words = ("--target", "tpu:v3", "--compile", "3", "--configs", str(CONFIGS))
+    done = fastslow("rank", file, *words, "--json", "all.json")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "asked about 3 of" in said
@@ -245,9 +227,8 @@ def test_rank_for_a_target_promises_nothing_that_was_learned_elsewhere(
     fastslow: FastSlow, tmp_path: Path
 ) -> None:
     file = modules.write(MODULE, tmp_path / "chain.pb")
-    told = fastslow(
-        "rank", file, "--configs", str(CONFIGS), "--target", "tpu:v3", "--json", "all.json"
-    )
+    words = ("rank", file, "--configs", str(CONFIGS))
+    told = fastslow(*words, "--target", "tpu:v3", "--json", "all.json")
     assert told.returncode == 0, told.stderr
     assert "--compile" in told.stdout
     assert "Measure the first" not in told.stdout and "default bundle" not in told.stdout
@@ -259,10 +240,7 @@ def test_rank_for_a_target_promises_nothing_that_was_learned_elsewhere(
     assert order == np.argsort(scores.astype(np.float32), kind="stable").tolist()
     assert found["measure"] is None and "copies" in found["reason"]
     # for the CPU that they learned from, the models rank
-    plain, cpu = (
-        fastslow("rank", file, "--configs", str(CONFIGS), *given)
-        for given in ((), ("--target", "cpu"))
-    )
+    plain, cpu = (fastslow(*words, *given) for given in ((), ("--target", "cpu")))
     assert plain.returncode == 0 and plain.stdout.replace("--target cpu", "") == cpu.stdout
     for arguments, words in ((["--compile", "3"], "--target"), (["--target", "tpu:v9"], "tpu:v3"),
                              (["--compile", "3", "--target", "cpu"], "TPU")):  # fmt: skip
