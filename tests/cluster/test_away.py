@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,20 @@ EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 TILES = "from solution.domain.collection import TILE"
 
 
-def train(experiment: Path, store: Path | str, run: Path | str, *options: str) -> str:
-    """`fastslow train` of a file on two folds; what it said."""
-    words = ["train", experiment, "--data", store, "--run", run, "--folds", "2", *options]
-    process = TRAINING.start(*words, env=dict(os.environ))
-    out, error = process.communicate(timeout=LONGEST)
-    assert process.returncode == 0, out + error
-    return str(out) + str(error)
+def fastslow_says(*words: str | Path) -> str:
+    """Run `fastslow` to its end; what it said."""
+    done = TRAINING.run(*words, timeout=LONGEST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def words_of_training(experiment: Path, store: Store, run: Path) -> list[str | Path]:
+    """Of a file, on two folds."""
+    return ["train", experiment, "--data", store.folder, "--run", run, "--folds", "2"]
+
+
+def away(cluster: Any) -> list[str]:
+    return ["--executor", "ray", "--address", cluster.address]
 
 
 def read_predictions(run: Path) -> dict[str, bytes]:
@@ -64,7 +70,7 @@ def alone(
 ) -> dict[str, bytes]:
     """What one machine predicts."""
     run = tmp_path_factory.mktemp("alone")
-    train(own, sample_store.folder, run, "--workers", "1")
+    fastslow_says(*words_of_training(own, sample_store, run), "--workers", "1")
     return read_predictions(run)
 
 
@@ -77,44 +83,36 @@ def test_a_run_in_a_bucket_is_fetched_once_a_node_and_sent_back(
 
     files = s3fs.S3FileSystem()
     files.put(str(sample_store.folder), "bucket/store", recursive=True)
-    graphs = [path.name for path in sample_store.paths()]
-    options = ["--store", "s3://bucket/store", "--run", "s3://bucket/run", "--folds", "2"]
-    monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "driver"))
+    words = ["run", "s3://bucket/store", "--run", "s3://bucket/run", "--folds", "2"]
     with open_cluster(0) as cluster:
-        for number in range(2):
-            os.environ["FASTSLOW_MIRRORS"] = str(tmp_path / f"node-{number}")
-            cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
-        os.environ["FASTSLOW_MIRRORS"] = str(tmp_path / "driver")
-        options += ["--executor", "ray", "--address", cluster.address]
-        process = TRAINING.start(
-            "run", "s3://bucket/store", "--experiment", own, *options[2:], env=dict(os.environ)
-        )
-        out, error = process.communicate(timeout=LONGEST)
-        assert process.returncode == 0, out + error
-    monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "driver"))
+        for name in ("node-0", "node-1", "driver"):
+            monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / name))
+            if name != "driver":
+                cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+        fastslow_says(*words, "--experiment", own, *away(cluster))
     fetched = [line for line in bucket if "GET /bucket/store/graphs/" in line]
-    assert 0 < len(fetched) <= 3 * len(graphs)  # the driver's machine, and each node's, once
+    # the driver's machine, and each node's, once
+    assert 0 < len(fetched) <= 3 * len(list(sample_store.paths()))
     found = tmp_path / "back"
     files.get("bucket/run", str(found), recursive=True)
     kept = {k: v for k, v in read_predictions(found).items() if k.startswith("quick_tile_gnn")}
     assert kept == {k: v for k, v in alone.items() if k.startswith("quick_tile_gnn")}
     assert (found / "submission.csv").is_file()
-    assert not files.find("bucket/run", detail=False) or not [
-        name for name in files.find("bucket/run") if ".checkpoints" in name
-    ]
+    assert not [name for name in files.find("bucket/run") if ".checkpoints" in name]
 
 
 def test_a_fit_whose_node_died_goes_on_elsewhere_and_ends_alike(
     sample_store: Store, tmp_path: Path
 ) -> None:
     """Its checkpoints lie where all nodes see them."""
-    experiment = EXPERIMENTS / "quick_checkpoints.py"
-    train(experiment, sample_store.folder, tmp_path / "alone", "--workers", "1")
+    alone, words = (
+        words_of_training(EXPERIMENTS / "quick_checkpoints.py", sample_store, tmp_path / name)
+        for name in ("alone", "run")
+    )
+    fastslow_says(*alone, "--workers", "1")
     with open_cluster(1) as cluster:
         first = cluster.list_all_nodes()[-1]
-        words = ["train", experiment, "--data", sample_store.folder, "--run", tmp_path / "run"]
-        options = ["--folds", "2", "--executor", "ray", "--address", cluster.address]
-        process = TRAINING.start(*words, *options, env=dict(os.environ))
+        process = TRAINING.start(*words, *away(cluster))
         wait_for(lambda: find_growing(tmp_path / "run", "checkpoint.safetensors"), process)
         cluster.remove_node(first, allow_graceful=False)
         cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
@@ -127,15 +125,13 @@ def test_a_lost_driver_loses_nothing_that_was_kept(
     cluster: Any, own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = ["train", own, "--data", sample_store.folder, "--run", run, "--folds", "2"]
-    options = ["--executor", "ray", "--address", cluster.address]
-    process = TRAINING.start(*words, *options, env=dict(os.environ))
+    words = [*words_of_training(own, sample_store, run), *away(cluster)]
+    process = TRAINING.start(*words)
     wait_for(lambda: list_models(run), process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=LONGEST)
     before = {path: path.stat().st_mtime_ns for path in list_models(run)}
-    words = train(own, sample_store.folder, run, *options)
-    assert "2 nodes, 2 cores, 0 GPUs" in " ".join(words.split())
+    assert "2 nodes, 2 cores, 0 GPUs" in " ".join(fastslow_says(*words).split())
     assert read_predictions(run) == alone
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not list(run.rglob("*.checkpoints"))
@@ -147,10 +143,9 @@ def test_a_lost_head_loses_nothing_that_was_kept(
 ) -> None:
     """The command ends with a message; with a new cluster it goes on."""
     run = tmp_path / "run"
-    words = ["train", own, "--data", sample_store.folder, "--run", run, "--folds", "2"]
+    words = words_of_training(own, sample_store, run)
     with open_cluster(1, head_seconds=3) as cluster:
-        options = ["--executor", "ray", "--address", cluster.address]
-        process = TRAINING.start(*words, *options, env=dict(os.environ))
+        process = TRAINING.start(*words, *away(cluster))
         wait_for(lambda: list_models(run), process)
         cluster.head_node.kill_gcs_server()
         _, error = process.communicate(timeout=LONGEST)
@@ -158,22 +153,20 @@ def test_a_lost_head_loses_nothing_that_was_kept(
     assert "Traceback" not in error, error
     kept = {path: path.stat().st_mtime_ns for path in list_models(run)}
     with open_cluster(1) as cluster:
-        train(own, sample_store.folder, run, "--executor", "ray", "--address", cluster.address)
+        fastslow_says(*words, *away(cluster))
     assert read_predictions(run) == alone
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
-def test_programs_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_programs_of_one_name_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:
     """Before a cluster is asked for: one would be written over the other."""
     files = [tmp_path / "one" / "my mlp.py", tmp_path / "other" / "my_mlp.py"]
     for path in files:
         path.parent.mkdir()
         path.write_text("program, arguments = abs, (1.0,)\n")
-    words = ["collect", "layout", *files, "--out", tmp_path / "out", "--executor", "ray"]
-    process = TRAINING.start(*words, env=dict(os.environ))
-    _, error = process.communicate(timeout=LONGEST)
-    assert process.returncode == 2
-    assert "found my_mlp" in " ".join(error.split())
+    done = fastslow("collect", "layout", *files, "--out", tmp_path / "out", "--executor", "ray")
+    assert done.returncode == 2
+    assert "found my_mlp" in " ".join(done.stderr.split())
 
 
 def list_models(run: Path) -> list[Path]:
@@ -191,19 +184,16 @@ def wait_for(condition: Any, process: Any = None) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def search(sample_store: Store, tmp_path: Path) -> Iterator[Any]:
+def test_a_search_finds_the_same_wherever_its_trials_are(
+    cluster: Any, sample_store: Store, tmp_path: Path
+) -> None:
     plan = make_plan(sample_store, "architecture", 2, limit=True)
     experiment = find_experiment(str(EXPERIMENTS / "quick_tile_gnn.py"))
 
-    def run(executor: Executor, name: str) -> list[tuple[Any, ...]]:
+    def search(executor: Executor, name: str) -> list[tuple[Any, ...]]:
         found = Search(experiment, plan, tmp_path / name, executor=executor, at_once=2).run(4)
         return [(trial.params, trial.value, trial.state) for trial in found.trials]
 
-    yield run
-
-
-def test_a_search_finds_the_same_wherever_its_trials_are(cluster: Any, search: Any) -> None:
     assert search(RayExecutor(cluster.address), "there") == search(LocalExecutor(1), "here")
 
 
@@ -212,15 +202,10 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path, target: s
     pytest.importorskip("jax" if target == "cpu" else "libtpu")
     program = tmp_path / "mlp.py"
     program.write_text(DENSE, encoding="utf-8")
-    command = [
-        "fastslow", "collect", "layout", program, "--out", tmp_path / "out", "--configs", "8",
-        "--minutes", "10", "--keep-flat", "--target", target,
-        "--executor", "ray", "--address", cluster.address,
-    ]  # fmt: skip
+    words = ["collect", "layout", program, "--out", tmp_path / "out", "--target", target]
+    words += ["--configs", "8", "--minutes", "10", "--keep-flat", *away(cluster)]
     for _ in range(2 if target == "cpu" else 1):  # what is finished is not collected again
-        process = TRAINING.start(*command[1:], env=dict(os.environ))
-        out, error = process.communicate(timeout=LONGEST)
-        assert process.returncode == 0, out + error
+        fastslow_says(*words)
     (npz,) = (tmp_path / "out" / "npz").rglob("*.npz")
     assert npz.stem == "mlp"
     source = str(np.load(npz)["label_source"]) if target != "cpu" else ""
@@ -233,15 +218,9 @@ def test_a_search_for_a_tpu_finds_the_same_on_nodes(cluster: Any, tmp_path: Path
     program = tmp_path / "mlp.py"
     program.write_text(DENSE, encoding="utf-8")
     found = []
-    away = ("--executor", "ray", "--address", cluster.address)
-    for name, where in (("here", ()), ("there", away)):
-        command = [
-            "fastslow", "choose", program, "--target", "tpu:v3", "--over", "layouts",
-            "--compile", "5", "--out", tmp_path / name, *where,
-        ]  # fmt: skip
-        process = TRAINING.start(*command[1:], env=dict(os.environ))
-        out, error = process.communicate(timeout=LONGEST)
-        assert process.returncode == 0, out + error
+    words = ["choose", program, "--target", "tpu:v3", "--over", "layouts", "--compile", "5"]
+    for name, where in (("here", []), ("there", away(cluster))):
+        fastslow_says(*words, "--out", tmp_path / name, *where)
         trials = json.loads((tmp_path / name / "search.json").read_text())["trials"]
         found.append([(one["name"], one["nanoseconds"], one["memory"]) for one in trials])
     assert len(found[0]) == 6  # with the default

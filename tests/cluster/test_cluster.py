@@ -1,12 +1,18 @@
-"""Tasks on several nodes: done once, and again where a process died, but never kept twice."""
+"""Tasks on several nodes: done once, and again where a process died, but never kept twice.
+
+An address that is of no cluster is refused in seconds, in one line, before anything is made.
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from socket import create_connection, create_server
 from threading import Timer
 from typing import Any
 
@@ -16,10 +22,26 @@ import pytest
 from solution.system.errors import InputError
 from solution.system.files import holding
 from solution.training.executors.base import Needs, Task
-from solution.training.executors.cluster import RETRIES, RayExecutor, fit_needs
+from solution.training.executors.cluster import (
+    RETRIES,
+    RayExecutor,
+    choose_executor,
+    fit_needs,
+)
 from tests.cluster.conftest import open_cluster
 from tests.cluster.work import Watched, die, fail, say_where, sleep, square
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, FastSlow
+
+TOKEN = "0123456789abcdef" * 2
+JOIN = """
+import sys
+from solution.training.executors.cluster import RayExecutor
+try:
+    with RayExecutor(sys.argv[1]).open():
+        print("joined")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
 
 
 def do(executor: RayExecutor, work: Any, arguments: list[tuple], watch: Watched) -> dict[int, Any]:
@@ -44,17 +66,13 @@ def test_all_nodes_work(nodes: RayExecutor, watch: Watched) -> None:
         assert nodes.slots == 2
 
 
-def test_an_exception_is_not_tried_again(
-    nodes: RayExecutor, watch: Watched, tmp_path: Path
-) -> None:
+def test_an_error_is_not_tried_again(nodes: RayExecutor, watch: Watched, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="defect of"):
         do(nodes, fail, [(tmp_path,)], watch)
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_death_is_tried_again_three_times(
-    nodes: RayExecutor, watch: Watched, tmp_path: Path
-) -> None:
+def test_a_death_is_tried_thrice_more(nodes: RayExecutor, watch: Watched, tmp_path: Path) -> None:
     (tmp_path / "some").mkdir()
     (tmp_path / "all").mkdir()
     assert do(nodes, die, [(tmp_path / "some", RETRIES)], watch) == {0: "alive"}
@@ -63,9 +81,7 @@ def test_a_death_is_tried_again_three_times(
     assert len(list((tmp_path / "all").iterdir())) == RETRIES + 1
 
 
-def test_an_interrupt_ends_what_the_nodes_are_at(
-    nodes: RayExecutor, watch: Watched, tmp_path: Path
-) -> None:
+def test_an_interrupt_ends_the_tasks(nodes: RayExecutor, watch: Watched, tmp_path: Path) -> None:
     def interrupt() -> None:
         while len(list(tmp_path.iterdir())) < 2:
             time.sleep(0.1)
@@ -102,16 +118,13 @@ def test_a_node_may_join_late_and_another_be_lost(watch: Watched, tmp_path: Path
 
 
 def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> None:
-    import shutil
-
     for package in ("solution", "ensembles"):
         shutil.copytree(REPOSITORY / package, tmp_path / "other" / package)
     changed = tmp_path / "other" / "solution" / "models" / "nothing.py"
     changed.write_text(changed.read_text("utf-8") + "CHANGED = 1\n", encoding="utf-8")
     (tmp_path / "script.py").write_text(f"""
 from tests.cluster.conftest import open_cluster
-from tests.cluster.work import Watched
-from tests.cluster.work import square
+from tests.cluster.work import Watched, square
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor, identify_code
 import os
@@ -153,11 +166,6 @@ def test_what_is_asked_for_fits_a_node() -> None:
     assert fit_needs(asked, [idle]) == Needs(cores=4, gpus=0.0, bytes=20 << 30)
 
 
-def test_nobody_answers(watch: Watched) -> None:
-    with pytest.raises(InputError, match="cluster answers"):
-        do(RayExecutor("127.0.0.1:1"), square, [(1,)], watch)
-
-
 def test_a_cluster_of_its_own_leaves_nothing_behind(tmp_path: Path) -> None:
     """No token file, no folder, no process; telemetry is off. What a killed one left goes, too."""
     left, used = (Path(tempfile.mkdtemp(prefix="fastslow-ray-", dir="/tmp")) for _ in range(2))
@@ -167,8 +175,7 @@ import os, sys
 before = dict(os.environ)
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor
-from tests.cluster.work import Watched
-from tests.cluster.work import square
+from tests.cluster.work import Watched, square
 found = {}
 for number in (3, 4):  # as when a cell of a notebook is run again
     tasks = [Task("t", (number,))]
@@ -183,17 +190,107 @@ print(found, sorted(name for name in os.environ if name not in before and "RAY" 
         )  # fmt: skip
     used.rmdir()
     assert done.stdout.splitlines()[-1] == "{3: 9, 4: 16} []", done.stdout + done.stderr
-    assert [
-        path for path in tmp_path.rglob("*") if "ray" in path.name or "token" in path.name
-    ] == []
-    assert list(Path("/tmp").glob("fastslow-ray-*")) == []
+    assert not [p for p in tmp_path.rglob("*") if "ray" in p.name or "token" in p.name]
+    assert not list(Path("/tmp").glob("fastslow-ray-*"))
 
 
 def test_without_a_cluster_nothing_imports_ray() -> None:
     script = (
         "import sys; from solution.training.executors.cluster import RayExecutor;"
         "from solution.commands import training; import solution.training.out_of_fold;"
-        "print('ray' in sys.modules, 'fsspec.implementations' in sys.modules)"
+        "sys.exit('ray' in sys.modules)"
     )
-    run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    assert run([sys.executable, "-c", script]).stdout.split()[0] == "False"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "local", "ray://head:10001", "head", "head:", ":1", "a b:1"]
+)
+def test_what_is_no_address_says_what_is(address: str) -> None:
+    with pytest.raises(InputError, match="expected.*HOST.*PORT") as caught:
+        choose_executor("ray", address)
+    assert str(caught.value).startswith(repr(address))
+
+
+def test_a_password_is_not_shown() -> None:
+    for address in ("http://user:secret@host", "user:secret@host:1"):
+        with pytest.raises(InputError, match="the environment") as caught:
+            choose_executor("ray", address)
+        assert "secret" not in str(caught.value)
+
+
+def test_who_listens_and_says_nothing_is_no_ray() -> None:
+    with create_server(("127.0.0.1", 0)) as server:
+        address, begun = f"127.0.0.1:{server.getsockname()[1]}", time.monotonic()
+        with pytest.raises(InputError, match=f"{address}: no Ray cluster answers there"):
+            choose_executor("ray", address)
+        assert time.monotonic() - begun < 20
+
+
+def test_a_server_of_something_else_is_no_ray(bucket: list[str]) -> None:
+    address = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
+    with pytest.raises(InputError, match="something else"):
+        choose_executor("ray", address)
+
+
+def test_without_ray_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match="cluster needs"):
+        choose_executor("ray")
+
+
+def test_nothing_is_written_before(fastslow: FastSlow, tmp_path: Path) -> None:
+    for address in ("127.0.0.1:1", "ray://head:10001"):
+        done = fastslow("run", "--run", tmp_path / "run", "--executor", "ray", "--address", address)
+        assert done.returncode == 2
+        assert address in done.stderr
+        assert not list(tmp_path.iterdir())
+
+
+@contextmanager
+def open_head(folder: Path, **environment: str) -> Iterator[str]:
+    """The service of a head that Ray asks first, and no more of it; its address."""
+    import ray
+    from ray._private.services import get_node_ip_address
+
+    with create_server(("", 0)) as free:
+        address = f"{get_node_ip_address()}:{free.getsockname()[1]}"
+    host, port = address.split(":")
+    program = Path(ray.__file__).parent / "core" / "src" / "ray" / "gcs" / "gcs_server"
+    words = [f"--gcs_server_port={port}", f"--node-ip-address={host}", f"--log_dir={folder}"]
+    process = subprocess.Popen(
+        [program, *words, "--config_list=e30=", "--session-name=test"],
+        env=os.environ | environment, cwd=folder, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        for _ in range(600):
+            try:
+                create_connection((host, int(port)), 1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("own", [
+    {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token"},
+    {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 32},
+])  # fmt: skip
+def test_a_token_that_is_refused_is_said(own: dict[str, str], tmp_path: Path) -> None:
+    given = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    with open_head(tmp_path, **given) as address:
+        done = subprocess.run(
+            [sys.executable, "-c", JOIN, address], cwd=REPOSITORY, text=True, check=False,
+            env={**os.environ, "HOME": str(tmp_path), **own}, capture_output=True,
+        )  # fmt: skip
+    assert done.stdout.startswith(f"InputError {address}: refuses the token"), done
+    assert "RAY_AUTH_TOKEN" in done.stdout
+
+
+def test_an_address_is_looked_at_however_it_came() -> None:
+    with pytest.raises(InputError, match="HOST:PORT"), RayExecutor("local").open():
+        pass

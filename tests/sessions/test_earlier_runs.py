@@ -1,8 +1,15 @@
-"""Runs that were divided among sessions end as one that was not; nothing else is put together."""
+"""Sessions: a run that several train ends as one that a single one does, wherever they train.
 
+Nothing else is put together, and a session that is asked to end does so quietly.
+"""
+
+import os
+import shutil
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -10,23 +17,35 @@ import pytest
 from solution import load_bundle
 from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
+from solution.domain.predictions import PARTS
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs
 from solution.sessions.session import Session, add_to_sample
-from solution.sessions.train_session import FOLDS, REFIT, Packing, Share, train_session
+from solution.sessions.train_session import (
+    FOLDS,
+    REFIT,
+    Packing,
+    Share,
+    Trained,
+    train_session,
+)
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from solution.system.names import match
+from solution.training.executors.cluster import RayExecutor
 from solution.training.jobs import EVERYTHING, Choice, find_backlog, list_missing
 from solution.training.opening import describe_run, save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
+from tests.conftest import REPOSITORY
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.processes import RAY
 
 NOTHING, TILES = "nothing_001", "tile_lightgbm_001"
+JOBS = [f"{TILES} tile:xla {what}" for what in ("fold 0", "fold 1", "all graphs")]
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +68,14 @@ def train(
     return run
 
 
+@pytest.fixture(scope="module")
+def alone(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What one session trains, not to be changed."""
+    return train(tmp_path_factory.mktemp("alone"), [find_experiment(TILES).quick()], plan)
+
+
 def read_all(run: Run, experiment: str) -> list[bytes]:
-    return [run.predictions(experiment, part).read_bytes() for part in predictions.PARTS]
+    return [run.predictions(experiment, part).read_bytes() for part in PARTS]
 
 
 def test_patterns() -> None:
@@ -71,11 +96,10 @@ def test_what_cannot_be_chosen_is_said(plan: Plan) -> None:
 
 
 def test_sessions_that_share_the_folds_make_the_run_of_one(
-    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plan: Plan, alone: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Fold 0 in one session, the others in another that takes the first one over, and packs."""
     experiments = [find_experiment(TILES).quick()]
-    whole = train(tmp_path / "whole", experiments, plan)
     first = train(tmp_path / "first", experiments, plan, choose(plan, folds="0"))
     missing = list_missing(experiments, plan, first)
     unfinished = missing[0].folder(first).with_name("fold-1-seed-0.checkpoints")
@@ -93,19 +117,19 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
     bundle = Packing(FOLDS, experiments, plan, rest, ()).pack(tmp_path)
     assert bundle is not None
     assert [member.fold for member in load_bundle(bundle).record.members] == [0, 1, 2]
-    assert read_all(rest, TILES) == read_all(whole, TILES)
+    assert read_all(rest, TILES) == read_all(alone, TILES)
 
 
-def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
+def test_joined_runs_are_the_run_of_one(plan: Plan, alone: Run, tmp_path: Path) -> None:
     """Different experiments, and different collections of one, each in separate sessions."""
     nothing, tiles = find_experiment(NOTHING), find_experiment(TILES).quick()
-    whole = train(tmp_path / "whole", [nothing, tiles], plan)
+    whole = train(tmp_path / "whole", [nothing, tiles], plan, sources=[alone])
     refits = Packing(REFIT, [nothing, tiles], plan, whole, ("tile:xla",))
     assert [job.describe() for job in refits.list_missing()] == [
         "nothing_001 tile:xla all graphs", "tile_lightgbm_001 tile:xla all graphs"
     ]  # fmt: skip
     sources = [
-        train(tmp_path / "a", [tiles], plan),
+        alone,
         train(tmp_path / "b", [nothing], plan, choose(plan, "layout:*")),
         train(tmp_path / "c", [nothing], plan, choose(plan, "tile:*")),
     ]
@@ -157,17 +181,13 @@ def test_a_name_in_somebody_elses_record_is_never_executed(plan: Plan, tmp_path:
 
 @pytest.mark.parametrize("where", ["file", "job", "group", "graphs"])
 def test_links_in_somebody_elses_run_are_not_followed(
-    where: str, plan: Plan, tmp_path: Path
+    where: str, alone: Run, tmp_path: Path
 ) -> None:
-    source = train(tmp_path / "theirs", [find_experiment(TILES).quick()], plan)
+    source = Run.existing(Path(shutil.copytree(alone.folder, tmp_path / "theirs")))
     secret = tmp_path / "secret"
     job = source.jobs(TILES)[0]
-    replaced = {
-        "file": job / "model" / "model.txt",
-        "job": job,
-        "group": job.parent,
-        "graphs": source.graphs,
-    }[where]
+    replaced = {"file": job / "model" / "model.txt", "job": job, "group": job.parent,
+                "graphs": source.graphs}[where]  # fmt: skip
     replaced.rename(secret)
     replaced.symlink_to(secret)
     with pytest.raises(InputError, match="link|not there as it was written|not trained yet"):
@@ -176,21 +196,16 @@ def test_links_in_somebody_elses_run_are_not_followed(
     assert not copied
 
 
-def names(folder: Path) -> set[str]:
-    """Of the graphs in it."""
-    return {file.name for file in find_files(folder)}
-
-
 def test_what_was_learned_from_before_does_not_stay(tmp_path: Path) -> None:
     """One that an earlier session added may be kept aside in this one."""
     root, folder = tmp_path / "measured", tmp_path / "data"
-    one, other = (
-        write_graph(make_layout_graph(number, name=f"mine_{number}"), root) for number in range(2)
-    )
-    add_to_sample([one, other], root, folder)
-    assert names(folder) == names(SAMPLE) | {"mine_0", "mine_1"}
-    add_to_sample([one], root, folder)
-    assert names(folder) == names(SAMPLE) | {"mine_0"}
+    mine = [
+        write_graph(make_layout_graph(number, name=f"mine_{number}"), root) for number in (0, 1)
+    ]
+    for count in (2, 1):
+        add_to_sample(mine[:count], root, folder)
+        found, ours = ({file.name for file in find_files(data)} for data in (folder, SAMPLE))
+        assert found == ours | {path.stem for path in mine[:count]}
 
 
 def test_other_data_of_a_notebook_is_learned_from_afresh(tmp_path: Path) -> None:
@@ -210,3 +225,92 @@ def test_other_data_of_a_notebook_is_learned_from_afresh(tmp_path: Path) -> None
             continue
         trained = train_session(session, share, data=data, num_folds=2, limit=True, replace=replace)
         assert len(predictions.read(trained.run.graphs)) == last
+
+
+def train_day(store: Path, output: Path, **where: str) -> Trained:
+    """A session that trains and packs one experiment on two folds."""
+    output.mkdir(exist_ok=True)
+    begun = time.monotonic()
+    session = Session("day", "", store, output, output / "scratch", on_kaggle=True, begun=begun)
+    share = Share(TILES, "tile:*", packed=REFIT)
+    return train_session(session, share, num_folds=2, limit=True, **where)
+
+
+def read_outputs(output: Path) -> Mapping[str, bytes]:
+    """What the session predicts, and its bundle."""
+    run = Run.existing(output / "run")
+    paths = [output / "bundle.zip", *(run.predictions(TILES, part) for part in PARTS)]
+    return {path.relative_to(output).as_posix(): path.read_bytes() for path in paths}
+
+
+def train_on_ray(stop_after: str, store: str, output: str) -> None:
+    """A session in a separate process; it says what Ray was given and what is left to do.
+
+    Args:
+        stop_after: seconds of work after which the process is asked to end; empty: it is not.
+    """
+    done = RayExecutor.run
+
+    def run(self: RayExecutor, work: Any, tasks: Any, *more: Any) -> None:
+        print("given:", "; ".join(task.name for task in tasks))
+        if stop_after:
+            Timer(float(stop_after), os.kill, (os.getpid(), signal.SIGTERM)).start()
+        done(self, work, tasks, *more)
+
+    RayExecutor.run = run  # type: ignore[method-assign]
+    trained = train_day(Path(store), Path(output), executor="ray")
+    print("missing:", trained.missing)
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Callable[..., str]:
+    """What train_on_ray prints in a process that has not imported Ray for another cluster yet.
+
+    It is forked, and so is what its Ray begins: both train, with libraries that are there already.
+    """
+    pytest.importorskip("ray")
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
+        f"sys.executable = {str(RAY.stand_in)!r}\n"
+        f"from {__name__} import train_on_ray\ntrain_on_ray(*sys.argv[1:])\n"
+    )
+
+    def run(*arguments: str | Path) -> str:
+        done = RAY.run(script, *arguments, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_a_session_on_ray_trains_what_one_here_trains(
+    sample_store: Store, call: Callable[..., str], tmp_path: Path
+) -> None:
+    """Also the models of all graphs, by the same Ray."""
+    assert train_day(sample_store.folder, tmp_path / "local").missing == ""
+    printed = call("", sample_store.folder, tmp_path / "ray")
+    assert f"given: {'; '.join(JOBS[:2])}\n" in printed
+    assert f"given: {JOBS[2]}\n" in printed
+    assert read_outputs(tmp_path / "ray") == read_outputs(tmp_path / "local")
+
+
+def test_a_session_on_ray_ends_quietly_when_it_is_asked_to(
+    sample_store: Store, call: Callable[..., str], tmp_path: Path
+) -> None:
+    """Ray has a handler of signals too, and what is raised while it waits comes back otherwise."""
+    printed = call("0.5", sample_store.folder, tmp_path / "ray")
+    assert "a signal" in printed
+    assert "2 models" in printed
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [({"executor": "slurm"}, "executor local"), ({"address": "auto"}, "address auto")],
+)
+def test_another_executor_is_refused_before_anything_is_done(
+    where: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=words):
+        train_day(tmp_path / "nothing", tmp_path / "output", **where)
+    assert list((tmp_path / "output").iterdir()) == []
