@@ -73,8 +73,12 @@ def make_search(store: Store, experiment: Experiment, folder: Path) -> Search:
     return Search(experiment, make_plan(store, "architecture", 2), folder, "random", prune=False)
 
 
-def write_own(folder: Path, old: str = "", new: str = "") -> Experiment:
-    (folder / "mine.py").write_text(OWN.replace(old, new) if old else OWN, encoding="utf-8")
+def write_own(folder: Path, *changes: tuple[str, str]) -> Experiment:
+    text = OWN
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "mine.py").write_text(text, encoding="utf-8")
     return find_experiment(str(folder / "mine.py"))
 
 
@@ -83,7 +87,7 @@ def test_a_search_of_other_code_is_refused(
 ) -> None:
     """The settings say nothing of how rows are scored, nor of the package."""
     make_search(store, write_own(tmp_path), tmp_path / "search").run(1)
-    changed = write_own(tmp_path, "return rows @", "return -rows @")
+    changed = write_own(tmp_path, ("return rows @", "return -rows @"))
     with pytest.raises(InputError, match="another source"):
         make_search(store, changed, tmp_path / "search").run(2)
     same = make_search(store, write_own(tmp_path), tmp_path / "search")
@@ -107,25 +111,15 @@ class Diverging(TableSettings):
         return np.asarray(rows @ weights * (1 if self.lambda_l2 == self.sound else np.nan))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("", ""),
-        (
-            "from solution import Experiment, TableSettings\n",
-            "from solution import TableSettings\nfrom solution import Experiment as E\n",
-        ),
-        ("EXPERIMENT =", "AFTER = 1; EXPERIMENT ="),
-        ("EXPERIMENT =", "if True:\n    EXPERIMENT ="),
-    ],
-)
+@pytest.mark.parametrize("form", ["", "AFTER = 1; EXPERIMENT", "if True:\n    EXPERIMENT"])
 def test_the_best_of_a_model_of_ones_own_can_be_loaded(
-    old: str, new: str, store: Store, tmp_path: Path
+    form: str, store: Store, tmp_path: Path
 ) -> None:
     """It is one file, which needs the other no more, and may be searched again."""
-    made = OWN.replace("= Experiment(", "= E(") if " as E" in new else OWN
-    (tmp_path / "mine.py").write_text(made.replace(old, new) if old else made, encoding="utf-8")
-    search = make_search(store, find_experiment(str(tmp_path / "mine.py")), tmp_path / "search")
+    renamed = "import Experiment as E\nfrom solution import Table"
+    changes = ("EXPERIMENT = Experiment", f"{form} = E"), ("import Experiment, Table", renamed)
+    experiment = write_own(tmp_path, *(changes if form else ()))
+    search = make_search(store, experiment, tmp_path / "search")
     study = search.run(2)
     path = search.best_experiment(study)
     (tmp_path / "mine.py").unlink()
@@ -136,13 +130,13 @@ def test_the_best_of_a_model_of_ones_own_can_be_loaded(
     again = make_search(store, found, tmp_path / "again")
     best = find_experiment(str(again.best_experiment(again.run(1))))
     assert best.ranker.lambda_l2 == found.ranker.lambda_l2  # type: ignore[attr-defined]
-    if not old:
+    if not form:
         assert_lint_is_content(path)
 
 
 def test_the_best_brings_what_it_imports_from_beside_it(store: Store, tmp_path: Path) -> None:
     (tmp_path / "my_sign.py").write_text("SIGN = 1\n", encoding="utf-8")
-    experiment = write_own(tmp_path, "import numpy as np\n", "import my_sign\nimport numpy as np\n")
+    experiment = write_own(tmp_path, ("import numpy", "import my_sign\nimport numpy"))
     search = make_search(store, experiment, tmp_path / "search")
     path = search.best_experiment(search.run(1))
     for name in ("mine.py", "my_sign.py"):
@@ -151,15 +145,15 @@ def test_the_best_brings_what_it_imports_from_beside_it(store: Store, tmp_path: 
     subprocess.run([sys.executable, "-c", load], check=True)
 
 
-@pytest.mark.parametrize("setting", [
-    "blocks: object = None", "width: tuple = (1, 2)", 'width: str = "wide"',
-    'dropout: float = float("nan")', "dropout: bool = True", 'rest: float = float("inf")',
+@pytest.mark.parametrize("settings", [
+    ["blocks: object = None", "width: tuple = (1, 2)", 'dropout: float = float("nan")'],
+    ["dropout: bool = True", 'width: str = "wide"', 'rest: float = float("inf")'],
 ])  # fmt: skip
 def test_a_setting_that_is_only_called_alike_is_not_searched(
-    setting: str, store: Store, tmp_path: Path
+    settings: list[str], store: Store, tmp_path: Path
 ) -> None:
-    held = f"lambda_l2: float = 10.0\n    {setting}\n"
-    experiment = write_own(tmp_path, "lambda_l2: float = 10.0\n", held)
+    own = "lambda_l2: float = 10.0\n"
+    experiment = write_own(tmp_path, (own, own + "".join(f"    {held}\n" for held in settings)))
     search = make_search(store, experiment, tmp_path / "search")
     study = search.run(1)
     assert list(study.best_params) == ["lambda_l2"]
@@ -188,16 +182,15 @@ def test_a_model_of_ones_own_that_fails_is_one_line(
     condition: str, meant: str, store: Store, tmp_path: Path
 ) -> None:
     slip = f"        if {condition}:\n            raise ValueError('it failed')\n        penalty"
-    experiment = write_own(tmp_path, "        penalty", slip)
+    experiment = write_own(tmp_path, ("        penalty", slip))
     with pytest.raises(InputError, match=f"mine.py, line 16, in fit_rows: {meant}"):
         make_search(store, experiment, tmp_path / "search").run(2)
 
 
 def start_search(store: Store, tmp_path: Path) -> subprocess.Popen[str]:
     """One in two workers, when these are about to start."""
-    text = OWN.replace("        penalty", "        time.sleep(1)\n        penalty", 1)
-    text = text.replace("import numpy", "import time; import numpy")
-    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    write_own(tmp_path, ("        penalty", "        time.sleep(1)\n        penalty"),
+              ("import numpy", "import time; import numpy"))  # fmt: skip
     words = f"tune mine.py --data {store.folder} --folds 2 --trials 4 --workers 2 --out search"
     command = [sys.executable, "-m", "solution", *words.split()]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
