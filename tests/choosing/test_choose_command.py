@@ -38,9 +38,7 @@ KERNEL = "npz/tile/xla/valid"
 CASES = Path(__file__).parent.parent / "collecting" / "cases"
 
 
-def test_a_replay_shows_the_regret_by_number_of_measurements(
-    fastslow: FastSlow, sample: Path
-) -> None:
+def test_a_replay_shows_the_regret_by_measurements(fastslow: FastSlow, sample: Path) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
     done = fastslow("choose", file, "--replay", "--measure", "9")
     assert done.returncode == 0, done.stderr

@@ -285,9 +285,7 @@ def test_executables_that_kill_the_timing_child_cost_only_themselves(
         assert trial.note == expected
 
 
-def test_layouts_and_options_are_timed_in_turns_with_the_default(
-    dense: Program, workers: Workers
-) -> None:
+def test_layouts_and_options_are_timed_with_the_default(dense: Program, workers: Workers) -> None:
     space = make_program_space(dense, (LAYOUTS, OPTIONS))
     harness = Harness(space, workers)
     drawn = space.draw(np.random.default_rng(0), 2)

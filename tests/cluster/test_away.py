@@ -101,9 +101,7 @@ def test_a_run_in_a_bucket_is_fetched_once_a_node_and_sent_back(
     assert not [name for name in files.find("bucket/run") if ".checkpoints" in name]
 
 
-def test_a_fit_whose_node_died_goes_on_elsewhere_and_ends_alike(
-    sample_store: Store, tmp_path: Path
-) -> None:
+def test_a_fit_whose_node_died_ends_alike_elsewhere(sample_store: Store, tmp_path: Path) -> None:
     """Its checkpoints lie where all nodes see them."""
     alone, words = (
         words_of_training(EXPERIMENTS / "quick_checkpoints.py", sample_store, tmp_path / name)

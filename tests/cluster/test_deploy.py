@@ -107,9 +107,8 @@ def test_ray_accepts_the_cluster() -> None:
 
 def test_the_cluster_is_private_and_tells_nobody() -> None:
     found = yaml.safe_load(CLUSTER)
-    assert {"--env RAY_USAGE_STATS_ENABLED=0", "--env RAY_AUTH_MODE=token"} <= set(
-        found["docker"]["run_options"]
-    )
+    options = set(found["docker"]["run_options"])
+    assert {"--env RAY_USAGE_STATS_ENABLED=0", "--env RAY_AUTH_MODE=token"} <= options
     assert "--disable-usage-stats" in found["head_start_ray_commands"][-1]
     home = dict(pair.split("=") for pair in given_to("ENV")[-1].split())["HOME"]
     assert list(found["file_mounts"]) == [f"{home}/.ray/auth_token"]
@@ -205,9 +204,7 @@ def test_the_steps_of_the_image_install_the_program(tmp_path: Path) -> None:
         "print(fingerprint_code(), read_commit())"
     )
     told.pop("PYTHONPATH", None)
-    seen = subprocess.run(
-        ["python", "-c", code], cwd=tmp_path, env=told, check=True, capture_output=True, text=True
-    )
-    assert seen.stdout.split() == [fingerprint_code(), "a-commit"]
+    seen = subprocess.check_output(["python", "-c", code], cwd=tmp_path, env=told, text=True)
+    assert seen.split() == [fingerprint_code(), "a-commit"]
     for words in (["fastslow", "train", "--help"], ["ray", "--version"], ["pip", "check"]):
         subprocess.run(words, cwd=tmp_path, env=told, check=True)

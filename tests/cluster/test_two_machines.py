@@ -1,7 +1,6 @@
 """Two machines that write one folder of a bucket: neither writes over the other without a word."""
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -98,9 +97,7 @@ def test_what_both_made_alike_is_no_conflict(url: str, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".partial-*"))
 
 
-def test_that_nobody_else_was_there_takes_one_list(
-    url: str, bucket: list[str], tmp_path: Path
-) -> None:
+def test_nobody_else_there_takes_one_list(url: str, bucket: list[str], tmp_path: Path) -> None:
     mirror = make_mirror(url, tmp_path / "one")
     write(mirror, **{f"file{number}": "text" for number in range(20)})
     mirror.push()
@@ -113,17 +110,15 @@ def test_that_nobody_else_was_there_takes_one_list(
     assert len([line for line in lists if "file" not in line]) <= 2, lists
 
 
-def test_of_two_runs_at_once_none_is_lost(url: str, bucket: list[str], tmp_path: Path) -> None:
+def test_of_two_runs_at_once_none_is_lost(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever is first: what a command that succeeded has made is what the record says."""
     words = ["run", SAMPLE, "--limit", "--workers", "1", "--store", f"{url}/s", "--run", f"{url}/r"]
     names, programs = ("linear_ridge_001", "linear_lasso_001"), []
     for name in names:
-        programs.append(
-            TRAINING.start(
-                *words, "--experiment", name, cwd=tmp_path,
-                env={**os.environ, "FASTSLOW_MIRRORS": str(tmp_path / name)},
-            )
-        )  # fmt: skip
+        monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / name))
+        programs.append(TRAINING.start(*words, "--experiment", name, cwd=tmp_path))
         # In the very same moment, both may look before either has written.
         while not look().exists(f"{url}/r/run.json") and programs[-1].poll() is None:
             time.sleep(0.02)
@@ -137,19 +132,15 @@ def test_of_two_runs_at_once_none_is_lost(url: str, bucket: list[str], tmp_path:
     # Where each of them came in the way of the other, both are refused; then the same command goes
     # on with what is there.
     for name in [name for name, code in zip(names, codes, strict=True) if code != 0]:
-        again = TRAINING.run(
-            *words, "--experiment", name, cwd=tmp_path,
-            env={**os.environ, "FASTSLOW_MIRRORS": str(tmp_path / name)},
-        )  # fmt: skip
+        monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / name))
+        again = TRAINING.run(*words, "--experiment", name, cwd=tmp_path)
         assert again.returncode == 0, again.stderr
     assert set(names) <= set(json.loads(read(f"{url}/r", "run"))["settings"]["experiments"])
 
 
 def test_an_error_about_a_run_names_its_address(url: str, tmp_path: Path) -> None:
-    with (
-        pytest.raises(InputError, match=f"^{url}/run.json: is damaged"),
-        on_this_machine(url) as folder,
-    ):
+    refused = pytest.raises(InputError, match=f"^{url}/run.json: is damaged")
+    with refused, on_this_machine(url) as folder:
         raise InputError(f"{folder}/run.json: is damaged")
 
 

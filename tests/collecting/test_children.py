@@ -124,9 +124,7 @@ def seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "pass"])
-def test_daemons_end_even_if_the_process_that_left_them_died_first(
-    end: str, seconds: str, workers: Workers
-) -> None:
+def test_daemons_end_after_who_left_them(end: str, seconds: str, workers: Workers) -> None:
     path = Path("leaves.py")
     path.write_text(DAEMONS.format(seconds=seconds, end=end))
     with Child(Limits(60), workers.compiling.core) as child:
@@ -186,9 +184,7 @@ def test_one_that_cannot_be_loaded_leaves_the_others(built: Executables, child: 
     assert deaths["heavy"] == f"it took more than {FEW_MEGABYTES} MB of memory"
 
 
-def test_a_reloaded_executable_that_kills_the_child_costs_only_itself(
-    built: Executables, child: Child
-) -> None:
+def test_one_that_kills_when_reloaded_costs_only_itself(built: Executables, child: Child) -> None:
     program, modest, heavy = built
     deaths: dict[str, str] = {}
     loaded = Loaded(child, program.arguments, deaths.__setitem__)

@@ -101,9 +101,7 @@ def test_dumps_of_a_tpu_are_compiled_for_the_cpu(workers: Workers, tpu: Path) ->
         assert Builder(workers.compiling, programs[number]).open().executable
 
 
-def test_halves_of_integers_and_a_tuple_of_arguments_are_replaced_by_plain_operations(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_halves_of_integers_and_tuples_are_made_plain(workers: Workers, tmp_path: Path) -> None:
     """As in the modules of a TPU; the results are the argument, and its upper half."""
     program = read_text(HALVES, tmp_path / "halves.hlo", workers)
     assert [array.shape for array in program.arguments] == [(3,), (8, 4)]
@@ -151,9 +149,7 @@ arguments = (torch.randn(2, 3, 16, 16),)
 """
 
 
-def test_a_torch_module_is_translated_or_the_extra_is_named(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_a_torch_module_is_read_or_the_extra_is_named(workers: Workers, tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     if find_spec("torchax") is None:
         with pytest.raises(InputError, match=r"pip install .*\[collect-torch\]"):
@@ -187,9 +183,7 @@ def draw(family: str, seed: int, **changed: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("optimizer", MOMENTS)
 @pytest.mark.parametrize("family", NAMES)
-def test_a_step_returns_parameters_and_moments_of_the_same_shapes(
-    family: str, optimizer: str
-) -> None:
+def test_a_step_returns_parameters_and_moments_as_given(family: str, optimizer: str) -> None:
     step, arguments = build(**draw(family, 1, optimizer=optimizer))
     found, given = (
         [(x.shape, x.dtype) for x in jax.tree.leaves(trees)]

@@ -159,9 +159,7 @@ def count_joined(program: Program, layouts: np.ndarray) -> list[Counter[str]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_library_gets_the_instructions_that_the_propagation_predicts(
-    name: str, workers: Workers, tmp_path: Path
-) -> None:
+def test_the_library_gets_what_is_predicted(name: str, workers: Workers, tmp_path: Path) -> None:
     program = read_text(NETS + PROGRAMS[name], tmp_path / "program.py", workers)
     space = make_collected_space(program, LAYOUTS, varies_fastest=True)
     known = {name_config(space.default)}
@@ -180,9 +178,7 @@ def test_the_library_gets_the_instructions_that_the_propagation_predicts(
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_the_library_leaves_out_the_instructions_that_the_propagation_predicts(
-    name: str, workers: Workers, tmp_path: Path
-) -> None:
+def test_the_library_leaves_out_as_predicted(name: str, workers: Workers, tmp_path: Path) -> None:
     program = read_text(NETS + LEFT_OUT[name], tmp_path / "program.py", workers)
     space = make_collected_space(program, LAYOUTS)
     configs = draw_new(space, np.random.default_rng(0), 12, set())
@@ -218,9 +214,7 @@ def test_layouts_of_a_training_step_are_the_compilers(
 
 
 @pytest.mark.parametrize("family", ["gnn", "convnet", "transformer"])
-def test_operand_orders_and_summed_dimensions_of_training_steps_are_inferred(
-    family: str, workers: Workers, tmp_path: Path
-) -> None:
+def test_operands_and_sums_are_inferred(family: str, workers: Workers, tmp_path: Path) -> None:
     """Graph files have neither."""
     settings = draw_settings((family,), np.random.default_rng(1))
     text = write_file(settings | {"train": True, "depth": 2})

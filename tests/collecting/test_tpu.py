@@ -157,9 +157,7 @@ def test_a_known_kernel_costs_no_full_compilation(estimator: Estimator, folder: 
 
 
 @pytest.mark.parametrize("target", [V3, V5E], ids=["v3", "v5e"])
-def test_a_new_kernel_is_compiled_alone_and_has_the_cost_of_a_full_compilation(
-    tmp_path: Path, target: TpuTarget
-) -> None:
+def test_a_new_kernel_compiled_alone_costs_the_same(tmp_path: Path, target: TpuTarget) -> None:
     modules = [parse(text) for text in (WITHOUT_COPY, THRICE)]
     with Estimator(target, cache=tmp_path / "quick") as other:
         first, quick = (other.estimate(module) for module in modules)
@@ -184,9 +182,7 @@ def test_what_cannot_be_compiled_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert answer.nanoseconds
 
 
-def test_only_those_with_most_new_kernels_are_compiled_in_full(
-    estimator: Estimator, tmp_path: Path
-) -> None:
+def test_of_several_some_are_compiled_in_full(estimator: Estimator, tmp_path: Path) -> None:
     """Of several modules; in another process and without a cache, each estimate is the same."""
     modules = [parse(text) for text in (PRODUCT, TWICE, WIDE, RENAMED)]
     with Estimator(V3, cache=tmp_path) as other:
@@ -346,9 +342,7 @@ def test_several_are_compiled_side_by_side_in_order(tmp_path: Path) -> None:
     assert sorted(a.nanoseconds or 0 for a in answers) == [a.nanoseconds for a in answers]
 
 
-def test_nothing_is_written_outside_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, scratch, lock = tmp_path / "home", tmp_path / "scratch", Path("/tmp/libtpu_lockfile")
     for folder in (home, scratch):
         folder.mkdir()

@@ -180,9 +180,7 @@ def test_a_name_in_somebody_elses_record_is_never_executed(plan: Plan, tmp_path:
 
 
 @pytest.mark.parametrize("where", ["file", "job", "group", "graphs"])
-def test_links_in_somebody_elses_run_are_not_followed(
-    where: str, alone: Run, tmp_path: Path
-) -> None:
+def test_links_in_another_run_are_not_followed(where: str, alone: Run, tmp_path: Path) -> None:
     source = Run.existing(Path(shutil.copytree(alone.folder, tmp_path / "theirs")))
     secret = tmp_path / "secret"
     job = source.jobs(TILES)[0]
@@ -308,9 +306,7 @@ def test_a_session_on_ray_ends_quietly_when_it_is_asked_to(
     ("where", "words"),
     [({"executor": "slurm"}, "executor local"), ({"address": "auto"}, "address auto")],
 )
-def test_another_executor_is_refused_before_anything_is_done(
-    where: dict[str, str], words: str, tmp_path: Path
-) -> None:
+def test_another_executor_is_refused(where: dict[str, str], words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=words):
         train_day(tmp_path / "nothing", tmp_path / "output", **where)
     assert list((tmp_path / "output").iterdir()) == []

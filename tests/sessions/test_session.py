@@ -193,9 +193,7 @@ def test_a_session_ends_before_its_output_is_more_than_kaggle_keeps(
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
-def test_a_session_ends_quietly_inside_c_code(
-    kaggle: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_ends_quietly_in_c_code(kaggle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where a handler raises, some of it returns to Python by a SystemError; others are passed."""
     kernel = Session.begin("notebook")
     with kernel.time_limit(0.1 / 3600):

@@ -112,9 +112,7 @@ class Diverging(TableSettings):
 
 
 @pytest.mark.parametrize("form", ["", "AFTER = 1; EXPERIMENT", "if True:\n    EXPERIMENT"])
-def test_the_best_of_a_model_of_ones_own_can_be_loaded(
-    form: str, store: Store, tmp_path: Path
-) -> None:
+def test_the_best_of_ones_own_can_be_loaded(form: str, store: Store, tmp_path: Path) -> None:
     """It is one file, which needs the other no more, and may be searched again."""
     renamed = "import Experiment as E\nfrom solution import Table"
     changes = ("EXPERIMENT = Experiment", f"{form} = E"), ("import Experiment, Table", renamed)
@@ -209,9 +207,7 @@ def test_stopped_while_workers_start_it_ends_with_a_sentence(store: Store, tmp_p
     assert error.splitlines()[-1] == KEPT
 
 
-def test_asked_to_end_it_leaves_neither_its_copy_nor_what_workers_share(
-    store: Store, tmp_path: Path
-) -> None:
+def test_asked_to_end_it_leaves_no_copy_and_nothing_shared(store: Store, tmp_path: Path) -> None:
     process = start_search(store, tmp_path)
     assert (tmp_path / "search" / ".partial-study.db").exists()
     process.terminate()

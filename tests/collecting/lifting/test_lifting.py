@@ -52,9 +52,7 @@ def test_a_lifted_program_is_compiled_and_has_the_shapes_of_the_graph() -> None:
         compiler.compile(bytes(module.SerializeToString()), Flags())
 
 
-def test_a_recurrent_training_step_is_compiled_to_as_many_kernels_and_copies(
-    workers: Workers, tmp_path: Path
-) -> None:
+def test_a_recurrent_step_keeps_its_kernels_and_copies(workers: Workers, tmp_path: Path) -> None:
     """Its loops have several elements of one type, and its calls keep values for gradients."""
     settings = draw_settings(("recurrent",), np.random.default_rng([1, 2]))
     text = write_file(settings | {"train": True, "depth": 2})
@@ -134,9 +132,7 @@ def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
     ("opcode", "column", "words"),
     [("send", None, "send"), (None, vocabulary.ELEMENT_TYPE, "element type")],
 )
-def test_the_node_that_cannot_be_lifted_is_named(
-    opcode: str | None, column: slice, words: str
-) -> None:
+def test_a_node_that_is_not_lifted_is_named(opcode: str | None, column: slice, words: str) -> None:
     (graph,) = draw_graphs(1)
     features, opcodes = graph.node_features.copy(), graph.node_opcodes.copy()
     node = int(np.flatnonzero(opcodes == OPCODE_IDS["multiply"])[0])

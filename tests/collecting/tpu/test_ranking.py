@@ -223,9 +223,7 @@ def test_rank_says_whose_order_it_is(
     assert "tpu:v3" in found["reason"]
 
 
-def test_rank_for_a_target_promises_nothing_that_was_learned_elsewhere(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
+def test_rank_for_a_tpu_promises_nothing_of_the_cpu(fastslow: FastSlow, tmp_path: Path) -> None:
     file = modules.write(MODULE, tmp_path / "chain.pb")
     words = ("rank", file, "--configs", str(CONFIGS))
     told = fastslow(*words, "--target", "tpu:v3", "--json", "all.json")
