@@ -16,6 +16,7 @@ from solution.programs.arguments import MANNERS, find_roles, make_arguments
 from solution.programs.child import Child
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES
+from solution.programs.program import Program
 from solution.system.errors import InputError
 from tests.made.timed import read_file, read_text
 
@@ -58,10 +59,16 @@ arguments = draw((8, 24), np.float32), draw((24, 24), np.float32) / 5
 @pytest.mark.parametrize("name", ["plain", "rooted", "finite", "wide", "half", "narrow"])
 def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers) -> None:
     """Products, also of roots of negative numbers; results in 16 and in 8 bits."""
-    program = read_file(CASES / f"{name}.hlo", workers)
+    assert_told(read_file(CASES / f"{name}.hlo", workers), (4, 4, 4), (4, 4, 1), workers)
+
+
+def assert_told(
+    program: Program, wrong: tuple[int, ...], sound: tuple[int, ...], workers: Workers
+) -> None:
+    """Of two tiles, the one with wrong results."""
     space = make_collected_space(program, TILES)
     builder = Builder(workers.compiling, program, needs_edges=True)
-    for tile, expected in (((4, 4, 4), "wrong"), ((4, 4, 1), "sound")):
+    for tile, expected in ((wrong, "wrong"), (sound, "sound")):
         built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
         assert built[0] == expected, built
 
@@ -76,11 +83,7 @@ def test_jumps_tell_right_tiles_from_wrong(result: str, workers: Workers, tmp_pa
     )
     program = read_text(text, tmp_path / "jumps.py", workers)
     assert can_jump(program.module)
-    space = make_collected_space(program, TILES)
-    builder = Builder(workers.compiling, program, needs_edges=True)
-    for tile, expected in (((4, 2, 4), "wrong"), ((4, 4, 1), "sound")):
-        built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
-        assert built[0] == expected, built
+    assert_told(program, (4, 2, 4), (4, 4, 1), workers)
 
 
 def test_numbers_next_to_a_jump_are_not_compared() -> None:

@@ -17,16 +17,8 @@ from solution.collecting.space import draw_new, name_config
 from solution.domain.codebook import encode
 from solution.domain.vocabulary import OPCODES
 from solution.features.preparation import repair_padding
+from solution.features.propagation import library
 from solution.features.propagation.instructions import ASKS
-from solution.features.propagation.library import (
-    MAKING,
-    PRODUCTS,
-    REDUCE,
-    SPLIT,
-    WINDOWS,
-    find_slow_products,
-    join_library,
-)
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.states import MADE
 from solution.programs.child import Child, Limits
@@ -34,7 +26,10 @@ from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.program import Program, make_graph, read_programs
 from tests.made.timed import read_text
 
-COUNTED = {OPCODES[opcode] for opcode in (*MAKING, *PRODUCTS, REDUCE, WINDOWS)}
+COUNTED = {
+    OPCODES[opcode]
+    for opcode in (*library.MAKING, *library.PRODUCTS, library.REDUCE, library.WINDOWS)
+}
 NETS = '''
 """A residual net that ends in a mean, a net with poolings that ends in a product, attention."""
 import jax
@@ -77,34 +72,24 @@ def step(x, w, v):
     return jax.grad(loss, (0, 1))(w, v)
 
 '''
+# Nets and their arguments.
 PROGRAMS = {
-    "residual": """
-program = residual
-block = lambda: (draw(3, 3, 16, 24), draw(1, 1, 24, 16), draw(24))
-arguments = (draw(8, 12, 12, 16), [block(), block(), block()])
-""",
-    "pooled": """
-program = pooled
-arguments = (draw(8, 16, 16, 24), draw(3, 3, 24, 24), draw(4 * 4 * 24, 16))
-""",
-    "attention": """
-program = attention
-arguments = (draw(2, 32, 4, 16), draw(2, 32, 4, 16), draw(2, 32, 4, 16))
-""",
+    "residual": """(
+        draw(8, 12, 12, 16), [(draw(3, 3, 16, 24), draw(1, 1, 24, 16), draw(24)) for _ in range(3)]
+    )""",
+    "pooled": "(draw(8, 16, 16, 24), draw(3, 3, 24, 24), draw(4 * 4 * 24, 16))",
+    "attention": "(draw(2, 32, 4, 16), draw(2, 32, 4, 16), draw(2, 32, 4, 16))",
 }
-
-
 # Sums of 40 are split, and gradients of weights are transposed products.
 LEFT_OUT = {
-    "attention": """
-program = attention
-arguments = (draw(4, 40, 4, 16), draw(4, 40, 4, 16), draw(4, 40, 4, 16))
-""",
-    "step": """
-program = step
-arguments = (draw(8, 16, 48), draw(48, 40), draw(40, 24))
-""",
+    "attention": "(draw(4, 40, 4, 16), draw(4, 40, 4, 16), draw(4, 40, 4, 16))",
+    "step": "(draw(8, 16, 48), draw(48, 40), draw(40, 24))",
 }
+
+
+def read_net(name: str, arguments: str, folder: Path, workers: Workers) -> Program:
+    text = f"{NETS}\nprogram = {name}\narguments = {arguments}\n"
+    return read_text(text, folder / "program.py", workers)
 
 
 def count_compiled(module: bytes) -> Counter[str]:
@@ -151,7 +136,7 @@ def count_joined(program: Program, layouts: np.ndarray) -> list[Counter[str]]:
         "" if kind == ASKS or node < 0 else OPCODES[graph.node_opcodes[node]]
         for node, kind in zip(own.node, own.kind, strict=True)
     ]
-    joined = join_library(propagation, propagation.number()) != 0
+    joined = library.join_library(propagation, propagation.number()) != 0
     return [
         Counter(names[k] for k in np.flatnonzero(row) if names[k] in COUNTED)
         for row in joined[graph.layouts.rows]
@@ -160,15 +145,13 @@ def count_joined(program: Program, layouts: np.ndarray) -> list[Counter[str]]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_library_gets_what_is_predicted(name: str, workers: Workers, tmp_path: Path) -> None:
-    program = read_text(NETS + PROGRAMS[name], tmp_path / "program.py", workers)
+    program = read_net(name, PROGRAMS[name], tmp_path, workers)
     space = make_collected_space(program, LAYOUTS, varies_fastest=True)
     known = {name_config(space.default)}
     drawn = draw_new(space, np.random.default_rng(0), 11, known, space.default[None])
     configs = np.stack([space.default, *drawn])
-    compiled = [
-        count_compiled(workers.compiling.ask(Optimise(*space.prepare(config))))
-        for config in configs
-    ]
+    optimised = [workers.compiling.ask(Optimise(*space.prepare(config))) for config in configs]
+    compiled = [count_compiled(module) for module in optimised]
     found = count_joined(program, space.layouts(configs))
     if name == "attention":  # not the maximum of a reduction's result and its initial value
         for each in (*compiled, *found):
@@ -179,18 +162,16 @@ def test_the_library_gets_what_is_predicted(name: str, workers: Workers, tmp_pat
 
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_the_library_leaves_out_as_predicted(name: str, workers: Workers, tmp_path: Path) -> None:
-    program = read_text(NETS + LEFT_OUT[name], tmp_path / "program.py", workers)
+    program = read_net(name, LEFT_OUT[name], tmp_path, workers)
     space = make_collected_space(program, LAYOUTS)
     configs = draw_new(space, np.random.default_rng(0), 12, set())
-    compiled = [
-        count_left_out(workers.compiling.ask(Optimise(*space.prepare(config))))
-        for config in configs
-    ]
+    optimised = [workers.compiling.ask(Optimise(*space.prepare(config))) for config in configs]
+    compiled = [count_left_out(module) for module in optimised]
     propagation = propagate(program, space.layouts(configs))
     numbered, rows = propagation.number(), propagation.graph.layouts.rows
-    split = (join_library(propagation, numbered) == SPLIT).sum(axis=1)
+    split = (library.join_library(propagation, numbered) == library.SPLIT).sum(axis=1)
     own, made = propagation.instructions, numbered.layouts[:, MADE]
-    is_slow = find_slow_products(propagation.graph, own, numbered.point, made)
+    is_slow = library.find_slow_products(propagation.graph, own, numbered.point, made)
     slow = is_slow[numbered.numbers].sum(axis=1)
     assert list(zip(split[rows], slow[rows], strict=True)) == compiled
     assert len(set(compiled)) > 1

@@ -34,41 +34,33 @@ from tests.made.timed import HUGE
 pytest.importorskip("libtpu", reason="the extra `tpu` is not installed: no TPU's compiler")
 
 V3, V5E = TpuTarget("tpu:v3"), TpuTarget("tpu:v5e")
-PRODUCT = """HloModule product
-ENTRY main {
-  left = f32[256,512]{1,0} parameter(0)
-  right = f32[512,384]{1,0} parameter(1)
-  product = f32[256,384]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT result = f32[256,384]{1,0} tanh(product)
-}
-"""
+
+
+def enter(*lines: str) -> str:
+    """The text of a module whose entry has these lines."""
+    return "\n  ".join(("HloModule entered\nENTRY main {", *lines)) + "\n}\n"
+
+
+SUMMED = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+BEGIN = (
+    "left = f32[256,512] parameter(0)",
+    "right = f32[512,384] parameter(1)",
+    f"product = f32[256,384] dot(left, right), {SUMMED}",
+)
+PRODUCT = enter(*BEGIN, "ROOT result = f32[256,384] tanh(product)")
 # The same program, other names.
-RENAMED = PRODUCT.replace("product", "other").replace("result", "end")
+RENAMED = PRODUCT.replace("product", "other").replace("result", "end").replace("entered", "renamed")
 # Two products, one of them that of PRODUCT.
-TWICE = """HloModule twice
-ENTRY main {
-  left = f32[256,512]{1,0} parameter(0)
-  right = f32[512,384]{1,0} parameter(1)
-  last = f32[384,640]{1,0} parameter(2)
-  product = f32[256,384]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  first = f32[256,384]{1,0} tanh(product)
-  ROOT end = f32[256,640]{1,0} dot(first, last), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+MORE = (*BEGIN, "last = f32[384,640] parameter(2)", "first = f32[256,384] tanh(product)")
+TWICE = enter(*MORE, f"ROOT end = f32[256,640] dot(first, last), {SUMMED}")
 # Three products, and a transpose that is a copy. On v5e it reads what stays in VMEM.
-THRICE = """HloModule thrice
-ENTRY main {
-  left = f32[256,512]{1,0} parameter(0)
-  right = f32[512,384]{1,0} parameter(1)
-  last = f32[384,640]{1,0} parameter(2)
-  product = f32[256,384]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  first = f32[256,384]{1,0} tanh(product)
-  second = f32[256,640]{1,0} dot(first, last), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  third = f32[384,384]{1,0} dot(first, first), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  turned = f32[640,256]{1,0} transpose(second), dimensions={1,0}
-  ROOT end = (f32[384,384]{1,0}, f32[256,640]{1,0}, f32[640,256]{1,0}) tuple(third, second, turned)
-}
-"""
+THRICE = enter(
+    *MORE,
+    f"second = f32[256,640] dot(first, last), {SUMMED}",
+    "third = f32[384,384] dot(first, first), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    "turned = f32[640,256]{1,0} transpose(second), dimensions={1,0}",
+    "ROOT end = (f32[384,384], f32[256,640], f32[640,256]{1,0}) tuple(third, second, turned)",
+)
 WITHOUT_COPY = THRICE.replace("f32[640,256]{1,0} transpose", "f32[640,256]{0,1} transpose").replace(
     ", f32[640,256]{1,0}) tuple(third, second, turned)", ") tuple(third, second)"
 )
@@ -107,25 +99,13 @@ ENTRY main {
   ROOT all = f32[256,512]{1,0} all-reduce(value), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=add
 }
 """
-WIDE = """HloModule wide
-ENTRY main {
-  value = f64[16]{0} parameter(0)
-  ROOT end = f64[16]{0} tanh(value)
-}
-"""
-CALL = """HloModule call
-ENTRY main {
-  value = f32[4,4]{1,0} parameter(0)
-  ROOT end = (f32[4,4]{0,1}, s32[4]{0}, s32[]) custom-call(value),
-    custom_call_target="lapack_sgetrf_ffi"
-}
-"""
-TURNED = """HloModule turned
-ENTRY main {
-  value = f32[256,384]{0,1} parameter(0)
-  ROOT end = f32[256,384]{1,0} tanh(value)
-}
-"""
+WIDE = enter("value = f64[16] parameter(0)", "ROOT end = f64[16] tanh(value)")
+CALL = enter(
+    "value = f32[4,4] parameter(0)",
+    "ROOT end = (f32[4,4]{0,1}, s32[4], s32[]) custom-call(value),"
+    ' custom_call_target="lapack_sgetrf_ffi"',
+)
+TURNED = enter("value = f32[256,384]{0,1} parameter(0)", "ROOT end = f32[256,384]{1,0} tanh(value)")
 
 
 def parse(text: str) -> bytes:

@@ -254,6 +254,11 @@ def unset(count: int) -> np.ndarray:
     return np.full((count, 3, 6), -1, np.int8)
 
 
+def make_program(*nodes: Any) -> Program:
+    """A program of one computation."""
+    return Program("p", module(("main", nodes[-1].id, list(nodes))), [])
+
+
 def constraints(data: bytes) -> dict[int, tuple[int, ...]]:
     """The layout of each constraint, by the id of what it constrains."""
     return {
@@ -268,30 +273,29 @@ def product(place: int, left: int, right: int) -> Any:
 
 
 def test_an_output_reaches_the_product_that_reads_it_through_elementwise_nodes() -> None:
-    main = [
+    program = make_program(
         node(1, "parameter", shape(*SQUARE)),
         product(2, 1, 1),
         node(3, "tanh", shape(*SQUARE), (2,)),
         node(4, "add", shape(*SQUARE), (1, 3)),
         node(5, "broadcast", shape(*SQUARE), (4,), dimensions=[1, 0]),
         product(6, 4, 5),
-    ]
-    program = Program("p", module(("main", 6, main)), [])
+    )
     layouts = unset(2)
     layouts[0, 0, :2] = (0, 1)
-    asked = constraints(ask(program.module, program.configurable, layouts))
-    assert asked == {2: (0, 1), 4: (0, 1)}
-    alone = constraints(constrain(program.module, program.configurable, layouts))
-    assert alone == {2: (0, 1)}
+    asked, alone = (
+        write(program.module, program.configurable, layouts) for write in (ask, constrain)
+    )
+    assert constraints(asked) == {2: (0, 1), 4: (0, 1)}
+    assert constraints(alone) == {2: (0, 1)}
 
 
 def test_a_transpose_takes_the_layout_under_which_no_data_move() -> None:
-    main = [
+    program = make_program(
         node(1, "parameter", shape(4, 5)),
         node(2, "dot", shape(2, 3, 4, 5), (1, 1), dot=dot([], [], [], [])),
         node(3, "transpose", shape(4, 2, 5, 3), (2,), dimensions=[2, 0, 3, 1]),
-    ]
-    program = Program("p", module(("main", 3, main)), [])
+    )
     layouts = unset(1)
     layouts[0, 0, :4] = (1, 3, 0, 2)
     asked = constraints(ask(program.module, program.configurable, layouts))
@@ -300,14 +304,13 @@ def test_a_transpose_takes_the_layout_under_which_no_data_move() -> None:
 
 def test_what_is_fed_is_asked_for_as_the_product_reads_it() -> None:
     fed = tuple_shape(shape(*SQUARE), tuple_shape(kind=TOKEN))
-    main = [
+    program = make_program(
         node(1, "after-all", tuple_shape(kind=TOKEN)),
         node(2, "infeed", fed, (1,)),
         node(3, "get-tuple-element", shape(*SQUARE), (2,)),
         node(4, "parameter", shape(*SQUARE)),
         product(5, 3, 4),
-    ]
-    program = Program("p", module(("main", 5, main)), [])
+    )
     layouts = unset(1)
     layouts[0, 1:, :2] = (0, 1)
     written = MESSAGES["Module"].FromString(ask(program.module, program.configurable, layouts))
@@ -318,12 +321,11 @@ def test_what_is_fed_is_asked_for_as_the_product_reads_it() -> None:
 
 
 def test_operands_are_asked_for_of_reshapes_alone() -> None:
-    main = [
+    program = make_program(
         node(1, "parameter", shape(*SQUARE)),
         product(2, 1, 1),
         node(3, "reshape", shape(64, 1), (2,)),
-    ]
-    program = Program("p", module(("main", 3, main)), [])
+    )
     layouts = unset(2)
     layouts[0, 1, :2] = layouts[0, 2, :2] = (0, 1)
     layouts[1, :2, :2] = (1, 0)
