@@ -1,6 +1,11 @@
-"""`fastslow choose`, as people call it."""
+"""`fastslow choose`, as people call it, and verify.py, which it writes for a machine with a TPU.
 
+Here verify.py runs on the CPU.
+"""
+
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -8,29 +13,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from solution.choosing import harness
+pytest.importorskip("jax")  # the extra `collect`
+
+from solution.choosing import harness, verdict
+from solution.choosing import verify as script
 from solution.choosing.choose import BATCH, Settings, choose_program
 from solution.choosing.guided import Beliefs
 from solution.choosing.handing import CHOICE, MODULE
-from solution.choosing.journal import RECORD
+from solution.choosing.journal import RECORD, Journal
+from solution.choosing.measured import judge_rounds
 from solution.choosing.methods import make_proposer
+from solution.choosing.tpu_files import ARGUMENTS, DEFAULT_MODULE, SCRIPT
 from solution.choosing.verdict import Verdict
 from solution.cli import EXIT_ENDED
+from solution.collecting import comparison, timing
 from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.journal import SOUND
-from solution.programs.compiler import Flags
+from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
 from solution.system.files import locked
 from tests.choosing.made import make_free
-from tests.conftest import FastSlow
+from tests.conftest import FastSlow, refuse, succeed
 from tests.made.graphs import make_tile_graph, write_graph
 from tests.made.timed import DENSE, RAGGED
 
@@ -40,13 +52,10 @@ CASES = Path(__file__).parent.parent / "collecting" / "cases"
 
 def test_a_replay_shows_the_regret_by_measurements(fastslow: FastSlow, sample: Path) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
-    done = fastslow("choose", file, "--replay", "--measure", "9")
-    assert done.returncode == 0, done.stderr
-    assert "looked 9 of" in done.stdout
-    assert ", 9: 0.00%." in done.stdout  # the last, too
-    done = fastslow("choose", file, "--replay", "--search", "random", "--measure", "6")
-    assert done.returncode == 0, done.stderr
-    assert "random" in done.stdout
+    said = succeed(fastslow("choose", file, "--replay", "--measure", "9"))
+    assert "looked 9 of" in said and ", 9: 0.00%." in said  # the last, too
+    words = ("--search", "random", "--measure", "6")
+    assert "random" in succeed(fastslow("choose", file, "--replay", *words))
 
 
 def test_an_order_needs_a_model() -> None:
@@ -56,9 +65,7 @@ def test_an_order_needs_a_model() -> None:
 
 def test_the_model_alone_measures_nothing(fastslow: FastSlow, sample: Path) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
-    done = fastslow("choose", file, "--model-only")
-    assert done.returncode == 0, done.stderr
-    assert "measured" in done.stdout
+    assert "measured" in succeed(fastslow("choose", file, "--model-only"))
 
 
 def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Path) -> None:
@@ -87,9 +94,8 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", file, "--model-only", "--measure", "9"), "Give --model-only .* or --measure "),
         (("choose", file, "--model-only", "--search", "tpe"), "Give --model-only .* or --search "),
     ):
-        done = fastslow(*words)
-        assert done.returncode == 2, done
-        assert re.search(expected, " ".join(done.stderr.split())), done
+        said = refuse(fastslow(*words))
+        assert re.search(expected, said), said
         assert not (tmp_path / "chosen").exists()
 
 
@@ -196,10 +202,9 @@ def test_a_search_that_would_not_end_is_none() -> None:
 def test_what_is_written_is_what_the_compiler_takes(fastslow: FastSlow, tmp_path: Path) -> None:
     """A product for which nearly every tile beats the library's, or nothing is written."""
     (tmp_path / "ragged.py").write_text(RAGGED)
-    done = fastslow("choose", "ragged.py", "--over", "tiles", "--measure", "8")
-    assert done.returncode == 0, done.stderr
+    said = succeed(fastslow("choose", "ragged.py", "--over", "tiles", "--measure", "8"))
     folder = tmp_path / "chosen" / "ragged"
-    if "No gain can be shown" in done.stdout:
+    if "No gain can be shown" in said:
         assert not (folder / CHOICE).exists()
         return
     choice = json.loads((folder / CHOICE).read_text())
@@ -214,11 +219,11 @@ def test_what_is_chosen_computes_right_numbers_where_roots_are_taken(
 ) -> None:
     """Roots of drawn numbers are NaN where these are negative, and then nothing could differ."""
     shutil.copy(CASES / "wide.hlo", tmp_path)
-    done = fastslow("choose", "wide.hlo", "--over", "tiles", "--measure", "40", "--minutes", "3")
-    assert done.returncode == 0, done.stderr
+    words = ("--over", "tiles", "--measure", "40", "--minutes", "3")
+    said = succeed(fastslow("choose", "wide.hlo", *words))
     path = tmp_path / "chosen" / "wide" / CHOICE
     if not path.exists():
-        assert "No gain can be shown" in done.stdout
+        assert "No gain can be shown" in said
         return
     choice = json.loads(path.read_text())
     kinds = ("compiler_options", "xla_backend_extra_options")
@@ -231,5 +236,169 @@ def test_what_is_chosen_computes_right_numbers_where_roots_are_taken(
 def test_a_table_whose_tiles_are_all_alike_ends(fastslow: FastSlow, tmp_path: Path) -> None:
     file = write_graph(make_tile_graph(configs=3), tmp_path)
     done = fastslow("choose", file, "--replay", "--measure", "50")
+    assert "of 3 configurations" in succeed(done)
+
+
+# the script's numbers of repetitions and so on, and smaller ones, with which a test takes seconds
+LONG = "ROUNDS, COPIES = 6, 3\nPASSES, LEAST_PASSES, PASS_SECONDS = 30, 4, 5.0\n"
+SHORT = "ROUNDS, COPIES = 3, 1\nPASSES, LEAST_PASSES, PASS_SECONDS = 8, 4, 1.0\n"
+# A product; then the same result with two more products that add almost nothing.
+HALF = """HloModule half
+ENTRY main {
+  left = f32[256,256]{1,0} parameter(0)
+  right = f32[256,256]{1,0} parameter(1)
+  one = f32[256,256]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT end = f32[256,256]{1,0} tanh(one)
+}
+"""
+WASTED = """HloModule wasted
+ENTRY main {
+  left = f32[256,256]{1,0} parameter(0)
+  right = f32[256,256]{1,0} parameter(1)
+  one = f32[256,256]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  again = f32[256,256]{1,0} dot(right, left), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  more = f32[256,256]{1,0} dot(again, left), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  small = f32[256,256]{1,0} multiply(more, more)
+  tiny = f32[] constant(1e-30)
+  tinies = f32[256,256]{1,0} broadcast(tiny), dimensions={}
+  scaled = f32[256,256]{1,0} multiply(small, tinies)
+  sum = f32[256,256]{1,0} add(one, scaled)
+  ROOT end = f32[256,256]{1,0} tanh(sum)
+}
+"""
+
+
+def write_folder(folder: Path, default: str, chosen: str, result: str | None = "c") -> Path:
+    """Write what `choose` writes for a TPU, with a shorter script, and a record of the search."""
+    folder.mkdir()
+    for name, text in ((DEFAULT_MODULE, default), (MODULE, chosen)):
+        (folder / name).write_bytes(Compiler().parse_hlo(text))
+    choice = {
+        "program": "made",
+        "choice": "c",
+        "compiler_options": {},
+        "parameters": [[[256, 256], "float32"]] * 2,
+        "checksums": {
+            name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            for name in (DEFAULT_MODULE, MODULE)
+        },
+    }
+    (folder / CHOICE).write_text(json.dumps(choice))
+    text = Path(script.__file__).read_text()
+    assert LONG in text
+    (folder / SCRIPT).write_text(text.replace(LONG, SHORT))
+    Journal(folder, {}, result={"choice": result, "measured": []}).write()
+    return folder
+
+
+def verify(folder: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Run the script as on another machine: none of this project's modules can be imported."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT],
+        cwd=folder,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    path = folder / script.VERDICT
+    return done, json.loads(path.read_text()) if path.exists() else {}
+
+
+def test_it_needs_jax_alone() -> None:
+    text = Path(script.__file__).read_text()
+    imported = set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
+    # numpy and scipy come with jax
+    assert imported - set(sys.stdlib_module_names) == {"jax", "jaxlib", "numpy", "scipy"}
+
+
+def test_its_rules_are_those_of_choose() -> None:
+    assert (script.ROUNDS, script.CONFIDENCE, script.LEAST_GAIN) == (
+        verdict.ROUNDS,
+        verdict.CONFIDENCE,
+        verdict.LEAST,
+    )
+    assert (script.PASSES, script.LEAST_PASSES, script.PASS_SECONDS, script.COPIES) == (
+        harness.FINAL_PASSES,
+        harness.LEAST_FINAL,
+        harness.FINAL_SECONDS,
+        harness.COPIES,
+    )
+    assert (script.VISIT_NANOSECONDS, script.MIN_RUNS, script.MAX_RUNS) == (
+        timing.VISIT_NANOSECONDS,
+        timing.MIN_RUNS,
+        timing.MAX_RUNS,
+    )
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        times = generator.lognormal(0, 0.1, (2, 6))
+        expected, found = verdict.judge(*times), script.judge(*times)
+        assert found == pytest.approx(
+            {"gain": expected.gain, "low": expected.low, "high": expected.high}
+        )
+        assert script.describe(found).startswith("No gain") == (not expected.is_gain)
+
+
+def test_its_comparison_is_that_of_choose() -> None:
+    generator = np.random.default_rng(0)
+    for dtype in (np.float32, np.float16, np.int32, np.complex64):
+        for scale in (0.0, 1e-6, 1e-3, 1e-1, math.inf):
+            right = (10 * generator.standard_normal((4, 50))).astype(dtype)
+            with np.errstate(invalid="ignore"):
+                wrong = right + (scale * generator.standard_normal(right.shape)).astype(dtype)
+            allowed = [script.find_tolerance(right.dtype)]
+            assert allowed == comparison.find_tolerances([right])
+            found = script.find_deviation([wrong], [right], allowed)
+            expected = comparison.find_deviation([wrong], [right])
+            assert found == expected, (dtype, scale)
+
+
+def test_a_gain_is_shown_and_the_record_takes_it_back(fastslow: FastSlow, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "search", WASTED, HALF)
+    done, found = verify(folder)
     assert done.returncode == 0, done.stderr
-    assert "of 3 configurations" in done.stdout
+    assert found["gain"] > 1.5 and found["low"] > 1 and not found["defect"]
+    assert len(found["nanoseconds"]) == 3 and found["platform"] == "cpu"
+    expected = judge_rounds(found)
+    assert expected.gain == pytest.approx(found["gain"]) and expected.is_gain
+    assert f"{found['gain']:.3f}" in done.stdout
+    for _ in range(2):
+        taken = succeed(fastslow("choose", "--verdict", folder / script.VERDICT))
+        assert f"{found['gain']:.3f}" in taken
+    (measured,) = json.loads((folder / RECORD).read_text())["result"]["measured"]
+    assert measured["nanoseconds"] == found["nanoseconds"]
+
+
+def test_wrong_results_are_refused_and_not_timed(fastslow: FastSlow, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "search", WASTED, HALF.replace("tanh", "sine"))
+    done, found = verify(folder)
+    assert done.returncode == 1
+    assert "wrong" in found["defect"] and found["nanoseconds"] == []
+    assert "Do not use" in done.stdout
+    assert "do not use" in succeed(fastslow("choose", "--verdict", folder / script.VERDICT))
+
+
+def test_results_that_show_nothing_are_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "search", HALF, HALF)
+    np.savez(folder / ARGUMENTS, **{"0": np.zeros((256, 256), np.float32)})
+    done, found = verify(folder)
+    assert done.returncode == 1 and "constant" in found["defect"]
+
+
+def test_another_file_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "search", HALF, HALF, result="another")
+    (folder / MODULE).write_bytes((folder / MODULE).read_bytes()[:-1])
+    for _ in range(2):  # a file of other bytes, then none
+        done, _ = verify(folder)
+        assert done.returncode and MODULE in done.stderr and "Traceback" not in done.stderr
+        (folder / MODULE).unlink(missing_ok=True)
+    path, found = folder / script.VERDICT, {
+        **dict.fromkeys(("program", "device", "platform", "jax", "clock"), "made"),
+        "choice": "c", "defect": "", "nanoseconds": [[2.0, 1.0], [2.0, 1.1]],
+    }  # fmt: skip
+    words = ("choose", "--verdict", path)
+    path.write_text(json.dumps(found))
+    assert "another configuration" in refuse(fastslow(*words))
+    assert RECORD in refuse(fastslow(*words, "--out", tmp_path / "nowhere"))
+    path.write_text(json.dumps({**found, "nanoseconds": [[2.0, 1.0], [2.0, -1.1]]}))
+    assert "nanoseconds" in refuse(fastslow(*words))

@@ -17,7 +17,7 @@ from solution.data.npz import read_graph
 from solution.programs.child import Child, Limits
 from solution.programs.program import read_programs
 from solution.system.errors import InputError
-from tests.conftest import REPOSITORY, SHARED, FastSlow
+from tests.conftest import REPOSITORY, SHARED, FastSlow, refuse
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 README = REPOSITORY / "docs" / "measured-programs.md"
@@ -87,10 +87,8 @@ def test_make_names_the_missing_data(tmp_path: Path) -> None:
     for target in ("papers", "release-data"):
         command = ["make", target, f"SHARED={tmp_path}"]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert f"{tmp_path}/cpugraphs: there is no such folder" in done.stderr
-        assert "docs/measured-programs.md" in done.stderr
-        assert not done.stdout
+        assert f"{tmp_path}/cpugraphs: there is no such folder" in refuse(done)
+        assert "docs/measured-programs.md" in done.stderr and not done.stdout
 
 
 COLLECTED = REPOSITORY / "solution" / "data" / "collected"
