@@ -1,6 +1,5 @@
 """Properties of every search method, and of the search loop with its journal."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from solution.choosing.journal import Journal, Trial
 from solution.choosing.offline import Lookup, Table, TablePrior
 from solution.choosing.proposer import Proposer
 from solution.choosing.search import Budget, search
-from solution.collecting.space import Space
 from tests.choosing.made import make_free, make_table, names, tell_all
 
 METHODS = list_compared()
@@ -63,20 +61,11 @@ def test_failed_configurations_are_not_sound(method: str) -> None:
     assert len(proposer.sound) == np.isfinite(proposer.times).sum() == 8
 
 
-FREE: dict[str, Callable[[Space], Proposer]] = {
-    name: lambda space, name=name: METHODS[name](  # type: ignore[misc]
-        Table("free", "layout:xla:random", space, np.zeros(0), np.zeros(0, int)),
-        lambda configs: configs.sum(axis=1),  # type: ignore[arg-type]
-        0,
-    )
-    for name in METHODS
-}
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_without_a_table_requested_configurations_are_legal_and_new(method: str) -> None:
     space = make_free()
-    proposer = FREE[method](space)
+    free = Table("free", "layout:xla:random", space, np.zeros(0), np.zeros(0, int))
+    proposer = METHODS[method](free, lambda configs: configs.sum(axis=1), 0)  # type: ignore[arg-type]
     asked: list[str] = []
     for _ in range(6):
         batch = proposer.ask(3)
@@ -95,10 +84,10 @@ def test_ours_tries_settings_of_the_whole_program_first_with_the_fastest_so_far(
     proposer = Guided(space, prior=lambda configs: configs[:, :38].sum(axis=1).astype(float))
     asked = []
     for count in (1, 2, 4):
-        asked.append(proposer.ask(count))
-        halved, tenth = asked[-1][:, 39] == 2, asked[-1][:, 38] == 1
-        factor = np.where(halved, 0.5, 1.0) * np.where(tenth, 0.9, 1.0)
-        proposer.tell(asked[-1], 1000 * factor + asked[-1][:, :38].sum(axis=1))
+        batch = proposer.ask(count)
+        factor = np.where(batch[:, 39] == 2, 0.5, 1.0) * np.where(batch[:, 38] == 1, 0.9, 1.0)
+        proposer.tell(batch, 1000 * factor + batch[:, :38].sum(axis=1))
+        asked.append(batch)
     assert asked[0].tolist() == [[0] * 38 + [1, 0]]
     assert asked[1].tolist() == [[0] * 38 + [1, 1], [0] * 38 + [1, 2]]
     assert (asked[2][:, 39] == 2).sum() >= 2  # of four values
@@ -108,7 +97,7 @@ def test_where_the_scores_tell_much_settings_are_every_second_one() -> None:
     settings = tuple(((39, value),) for value in (1, 2, 3))
     space = replace(make_free(sites=40), settings=settings)
     proposer = Guided(
-        space, 0, lambda configs: configs[:, :39].sum(axis=1).astype(float), Beliefs("copies")
+        space, 0, lambda row: row[:, :39].sum(axis=1).astype(float), Beliefs("copies")
     )
     proposer.tell(space.default[None], np.array([1000.0]))
     asked = proposer.ask(4)

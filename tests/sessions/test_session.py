@@ -24,6 +24,12 @@ from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 MOUNTS = ("predict-ai-model-runtime", "competitions/predict-ai-model-runtime")
 
 
+def make_store(folder: Path, hops: int = 0) -> Path:
+    folder.mkdir(parents=True)
+    write_sealed({"format": 1, "preparation": {"hops": hops}}, folder / "store.json")
+    return folder
+
+
 @pytest.fixture
 def kaggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A kernel with an empty input tree, which is returned."""
@@ -56,9 +62,7 @@ def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
     with pytest.raises(InputError, match="prepared store"):
         kernel.find_data()
     write_graph(make_layout_graph(), kaggle / "competition")
-    store = kaggle / "datasets" / "me" / "store"
-    store.mkdir(parents=True)
-    write_sealed({"format": 1, "preparation": {}}, store / "store.json")
+    store = make_store(kaggle / "datasets" / "me" / "store")
     assert find_attached_data(kaggle) == kaggle / "competition"
     (store / "graphs.parquet").write_bytes(b"")
     assert find_attached_data(kaggle) == store
@@ -85,12 +89,10 @@ def test_of_several_folders_with_data_none_is_left_out(kaggle: Path) -> None:
 
 
 def test_of_several_different_stores_none_is_left_out(kaggle: Path) -> None:
-    stores = [kaggle / "a", kaggle / "b"]
-    for store in stores:
-        write_sealed({"format": 1, "preparation": {}}, make(store) / "store.json")
-        (store / "graphs.parquet").write_bytes(b"")
-    assert find_attached_data(kaggle) == stores[0]
-    write_sealed({"format": 1, "preparation": {"hops": 1}}, stores[1] / "store.json")
+    for name in ("a", "b"):
+        (make_store(kaggle / name) / "graphs.parquet").write_bytes(b"")
+        assert find_attached_data(kaggle) == kaggle / "a"
+    (make_store(kaggle / "c", hops=1) / "graphs.parquet").write_bytes(b"")
     with pytest.raises(InputError, match="have different"):
         find_attached_data(kaggle)
 
@@ -113,23 +115,19 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
     for mount, name in (("a", "2-train"), ("notebooks/me/b", "3-train"), ("c", "4-merge")):
-        write_session_record(SessionRecord(notebook=name), kaggle_folder := kaggle / mount)
-        write_sealed({"settings": {}}, kaggle_folder / "run" / "run.json")
+        write_session_record(SessionRecord(notebook=name), kaggle / mount)
+        write_sealed({"settings": {}}, kaggle / mount / "run" / "run.json")
     write_sealed({"settings": {}}, kaggle / "a-run-of-somebody" / "run.json")
     kernel = Session.begin("4-merge")
-    found = [
-        run.folder.parent.relative_to(kaggle).as_posix() for run in kernel.find_runs("2-*,3-*")
-    ]
-    assert found == ["a", "notebooks/me/b"]
+    found = [run.folder.parent for run in kernel.find_runs("2-*,3-*")]
+    assert found == [kaggle / "a", kaggle / "notebooks" / "me" / "b"]
     assert len(kernel.find_runs()) == 3
 
 
 def test_an_attached_bundle_is_found(kaggle: Path, tmp_path: Path) -> None:
     """Its zip, or the folder that Kaggle made of it; not what notebooks or wheels hold."""
-    kernel = Session.begin("4-merge")
-    write_session_record(
-        SessionRecord(notebook="2-train"), output := kaggle / "notebooks" / "me" / "2"
-    )
+    kernel, output = Session.begin("4-merge"), kaggle / "notebooks" / "me" / "2"
+    write_session_record(SessionRecord(notebook="2-train"), output)
     shutil.copyfile(DEFAULT, output / "bundle.zip")
     ours = kaggle / "wheels" / "fast_or_slow" / "solution" / "serving"
     unpack(DEFAULT, make(ours / "default"))
