@@ -255,8 +255,7 @@ def test_a_tile_with_wrong_numbers_is_never_returned(ragged: Program, workers: W
     assert trials[0].nanoseconds is None and "numbers are" in trials[0].note
     assert trials[1].time > 0
     found = harness.verify(trials, rounds=2)
-    assert found is not None
-    assert found[0].name == name_config(right)
+    assert found is not None and found[0].name == name_config(right)
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,8 +143,7 @@ with open_cluster(0) as cluster:
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, check=False,
     )  # fmt: skip
     *_, words = done.stdout.splitlines() or [done.stderr]
-    assert words.startswith("InputError")
-    assert "another version" in words
+    assert words.startswith("InputError") and "another version" in words
 
 
 def test_what_is_asked_for_fits_a_node() -> None:

@@ -36,8 +36,7 @@ def test_a_label_is_the_larger_of_both_halves_smallest_times() -> None:
     outcome = summarise(make_repeats(times), "cpu")
     assert outcome.configs == ["c0", "c1"]
     assert outcome.halves.tolist() == [[3, 70], [4, 60]]
-    assert outcome.nanoseconds.tolist() == [4, 70]
-    assert outcome.spread == 17.5
+    assert outcome.nanoseconds.tolist() == [4, 70] and outcome.spread == 17.5
     assert summarise(make_repeats(times), "wall").nanoseconds.tolist() == [40, 700]
 
 
@@ -53,18 +52,15 @@ def test_repeat_tau_is_near_1_for_different_runtimes_and_near_0_for_equal_ones()
     noise = generator.exponential(1000, (20, 40, 3))
     apart = summarise(make_repeats(100_000 + 5000 * np.arange(40)[:, None] + noise), "cpu")
     equal = summarise(make_repeats(100_000 + noise), "cpu")
-    assert apart.tau > 0.97
-    assert not apart.is_flat
-    assert equal.tau < 0.35
-    assert equal.is_flat
+    assert apart.tau > 0.97 and not apart.is_flat
+    assert equal.tau < 0.35 and equal.is_flat
 
 
 def test_passes_go_on_until_the_order_no_longer_changes() -> None:
     generator = np.random.default_rng(1)
     times = 100_000 + 300 * np.arange(30)[:, None] + generator.exponential(4000, (400, 30, 2))
     settled = [is_settled(make_repeats(times[:count]), "cpu") for count in (2, 8, 400)]
-    assert settled[:2] == [False, False]
-    assert settled[2]
+    assert settled[:2] == [False, False] and settled[2]
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,7 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
     kernel.finish("3 models are left")
     record = read_session_record(kernel.output)
     assert (record.state, record.push, record.note) == ("stopped", "key", "3 models are left")
-    assert kernel.find_runs() == []
-    assert kernel.find_bundle() is None
+    assert kernel.find_runs() == [] and kernel.find_bundle() is None
     assert kernel.find_bundle("mine.zip") == Path("mine.zip")
 
 

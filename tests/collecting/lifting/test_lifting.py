@@ -114,10 +114,8 @@ def test_what_is_computed_from_the_other_operand_comes_first() -> None:
     module = modules.module(("main", 8, main))
     lifted = lift(make_graph(Program("sums", module, None), "layout:xla:random")).module
     read = {i.opcode: [one - 1 for one in i.operand_ids] for i in instructions(lifted)}
-    assert read["add"] == [2, 0]
-    assert read["subtract"] == [0, 3]
-    assert read["multiply"] == [2, 1]
-    assert read["maximum"] == [5, 6]
+    assert read["add"] == [2, 0] and read["subtract"] == [0, 3]
+    assert read["multiply"] == [2, 1] and read["maximum"] == [5, 6]
 
 
 def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:

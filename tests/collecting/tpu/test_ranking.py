@@ -46,8 +46,7 @@ def test_configurations_with_the_same_requests_are_one_module() -> None:
     layouts = GRAPH.layouts.expand().reshape(GRAPH.num_configs, -1, 3, 6)
     slowly = [ask(MODULE, GRAPH.configurable, each) for each in layouts]
     assert [sets.write_module(number) for number in sets.of_config.tolist()] == slowly
-    assert len(sets) == len(set(slowly))
-    assert sets.counts.sum() == GRAPH.num_configs
+    assert len(sets) == len(set(slowly)) and sets.counts.sum() == GRAPH.num_configs
 
 
 def test_sets_of_requests_do_not_depend_on_the_order_of_configurations() -> None:
@@ -131,11 +130,9 @@ def test_a_budget_is_kept_and_said(estimator: Estimator) -> None:
     prior = add_known_costs(GRAPH)
     order = rank_by_compiler(GRAPH, MODULE, prior, estimator, Budget(3))
     assert order.asked == 3 < order.sets
-    assert np.isfinite(order.scores).all()
-    assert np.isnan(order.estimates).any()
+    assert np.isfinite(order.scores).all() and np.isnan(order.estimates).any()
     said = order.describe("tpu:v3", "the models")
-    assert f"3 of {order.sets}" in said
-    assert "never timed" in said
+    assert f"3 of {order.sets}" in said and "never timed" in said
     none = rank_by_compiler(GRAPH, MODULE, prior, estimator, Budget(3, seconds=0))
     assert none.asked == 0
     np.testing.assert_array_equal(none.scores, prior)
@@ -163,14 +160,12 @@ def test_the_experiment_keeps_the_contract_of_rankers(
     given = CompilerSettings(compilations=4)
     ranker = given.build(0).fit([], [])
     scores = ranker.predict(GRAPH)
-    assert scores.shape == (CONFIGS,)
-    assert scores.dtype == np.float32
+    assert scores.shape == (CONFIGS,) and scores.dtype == np.float32
     assert len(np.unique(scores)) > 2
     order = np.random.default_rng(0).permutation(CONFIGS)
     np.testing.assert_allclose(ranker.predict(GRAPH.select(order)), scores[order], atol=1e-5)
     twice = ranker.predict(GRAPH.select(np.array([0, 1, 0, 2, 1])))
-    assert twice[0] == twice[2]
-    assert twice[1] == twice[4]
+    assert twice[0] == twice[2] and twice[1] == twice[4]
     (tmp_path / "model").mkdir()
     save_model(ranker, given, 0, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
@@ -185,8 +180,7 @@ def test_a_graph_that_is_no_program_is_ranked_by_copies(capsys: pytest.CaptureFi
     scores = EXPERIMENT.ranker.build(0).predict(graph)
     np.testing.assert_array_equal(scores, add_known_costs(graph).astype(np.float32))
     said = " ".join(capsys.readouterr().err.split())
-    assert "chain: node 6 (send)" in said
-    assert "copies" in said
+    assert "chain: node 6 (send)" in said and "copies" in said
 
 
 def test_without_the_compiler_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
