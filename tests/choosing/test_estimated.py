@@ -7,8 +7,6 @@ import json
 import os
 import runpy
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from itertools import combinations
@@ -162,9 +160,7 @@ def test_killed_it_continues_to_the_same_result(chosen: Path, tmp_path: Path) ->
     (tmp_path / "images.py").write_text(IMAGES, encoding="utf-8")
     words = [*CHOOSE, "--compile", "6", "--over", "layouts"]
     path = tmp_path / "chosen" / "images" / RECORD
-    process = subprocess.Popen(
-        [sys.executable, "-m", "solution", *words], cwd=tmp_path, start_new_session=True
-    )
+    process = FASTSLOW.start(*words, cwd=tmp_path, group=0)
     while process.poll() is None and not path.exists():
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)

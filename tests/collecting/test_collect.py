@@ -36,8 +36,10 @@ from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.conftest import REPOSITORY, FastSlow, refuse, succeed
 from tests.made import modules
+from tests.processes import FASTSLOW
+from tests.processes import Program as Running
 
-SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
+SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200", "--minutes")
 KILLS = 10
 Collected = tuple[Callable[..., ProgramCollection], Program, Destination]
 
@@ -47,30 +49,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("collected")
 
 
-def collect(kind: str, program: Path, out: Path, minutes: float) -> subprocess.Popen[str]:
-    command = [Path(sys.executable).parent / "fastslow", "collect", kind, program, "--out", out]
-    return subprocess.Popen(
-        [*map(str, command), *SMALL, "--minutes", str(minutes)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: "subprocess.Popen[str]") -> str:
-    printed, errors = process.communicate(timeout=900)
-    assert process.returncode == 0, errors
-    return printed
-
-
 @pytest.mark.parametrize(
     ("kind", "folder"), [("layout", "layout/xla/random"), ("tile", "tile/xla")]
 )
 def test_a_collection_writes_files_like_the_competitions(
     kind: str, folder: str, out: Path, ragged_file: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
-    assert "Repeat tau" in finish(collect(kind, ragged_file, out, 3))
+    done = FASTSLOW.run("collect", kind, ragged_file, "--out", out, *SMALL, "3", timeout=900)
+    assert "Repeat tau" in succeed(done)
     npz, record = (out / k / folder / f"train/ragged.{k}" for k in ("npz", "pb"))
     succeed(fastslow("check", out / "npz" / kind))
     succeed(fastslow("module", record, "--to", tmp_path / "again"))
@@ -127,26 +113,25 @@ def test_kills_lose_nothing_and_confuse_no_names(
     out, chance = tmp_path / "out", random.Random(0)
     log = out / "log/layout/xla/random/train/dense"
     space = make_collected_space(dense, LAYOUTS)
+    words = ("collect", "layout", dense_file, "--out", out, *SMALL)
     known: dict[str, bytes] = {}
     turns = 0
     for _ in range(KILLS):
-        process = collect("layout", dense_file, out, 15)
+        process = FASTSLOW.start(*words, "15", group=0)
         wait_for_progress(process, log, len(known), turns)
         time.sleep(chance.uniform(0, 1.5))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         known, turns = check_nothing_lost(log, known, turns, space)
-    finish(collect("layout", dense_file, out, 6))
+    succeed(FASTSLOW.run(*words, "6", timeout=900))
     check_nothing_lost(log, known, turns, space)
     npz = out / "npz/layout/xla/random/train/dense.npz"
     check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
-    assert "dense" in finish(collect("layout", dense_file, out, 6))  # nothing is done again
+    assert "dense" in succeed(FASTSLOW.run(*words, "6"))  # nothing is done again
 
 
-def wait_for_progress(
-    process: "subprocess.Popen[str]", log: Path, configs: int, turns: int
-) -> None:
+def wait_for_progress(process: Running, log: Path, configs: int, turns: int) -> None:
     """Wait until the log has more configurations or passes, or the process has ended."""
     deadline = time.monotonic() + 240
     while process.poll() is None and time.monotonic() < deadline:

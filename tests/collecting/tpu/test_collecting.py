@@ -6,8 +6,6 @@ The real compiler is asked: these tests need the extra `tpu`.
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,14 +119,11 @@ def test_killed_and_continued_it_ends_with_the_same_bytes(
 ) -> None:
     """Also in other processes that begin without a cache."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
-    fastslow = Path(sys.executable).parent / "fastslow"
-    command = [str(word) for word in (fastslow, *LAYOUTS, dense, "--out", tmp_path / "out")]
+    words = (*LAYOUTS, dense, "--out", tmp_path / "out")
     log = tmp_path / "out/log" / PLACE / "dense" / CANDIDATE_FILE
     killed = 0
     for number in range(kills):
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        process = FASTSLOW.start(*words, group=0)
         known = log.stat().st_mtime_ns if log.exists() else None
         while process.poll() is None and (
             not log.exists() or log.stat().st_mtime_ns == known or number % 3 == 2
@@ -140,7 +135,7 @@ def test_killed_and_continued_it_ends_with_the_same_bytes(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert killed >= kills - 1
-    succeed(subprocess.run(command, capture_output=True, text=True, check=False))
+    succeed(FASTSLOW.run(*words))
     assert snapshot(tmp_path / "out") == snapshot(collected)
 
 
