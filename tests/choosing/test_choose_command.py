@@ -273,16 +273,14 @@ def write_folder(folder: Path, default: str, chosen: str, result: str | None = "
     folder.mkdir()
     for name, text in ((DEFAULT_MODULE, default), (MODULE, chosen)):
         (folder / name).write_bytes(Compiler().parse_hlo(text))
-    choice = {
-        "program": "made",
-        "choice": "c",
-        "compiler_options": {},
-        "parameters": [[[256, 256], "float32"]] * 2,
-        "checksums": {
-            name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-            for name in (DEFAULT_MODULE, MODULE)
-        },
+    checksums = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in (DEFAULT_MODULE, MODULE)
     }
+    choice = {
+        "program": "made", "choice": "c", "compiler_options": {}, "checksums": checksums,
+        "parameters": [[[256, 256], "float32"]] * 2,
+    }  # fmt: skip
     (folder / CHOICE).write_text(json.dumps(choice))
     text = Path(script.__file__).read_text()
     assert LONG in text
@@ -294,13 +292,9 @@ def write_folder(folder: Path, default: str, chosen: str, result: str | None = "
 def verify(folder: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """Run the script as on another machine: none of this project's modules can be imported."""
     done = subprocess.run(
-        [sys.executable, SCRIPT],
-        cwd=folder,
+        [sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    )  # fmt: skip
     path = folder / script.VERDICT
     return done, json.loads(path.read_text()) if path.exists() else {}
 
@@ -313,29 +307,20 @@ def test_it_needs_jax_alone() -> None:
 
 
 def test_its_rules_are_those_of_choose() -> None:
-    assert (script.ROUNDS, script.CONFIDENCE, script.LEAST_GAIN) == (
-        verdict.ROUNDS,
-        verdict.CONFIDENCE,
-        verdict.LEAST,
-    )
-    assert (script.PASSES, script.LEAST_PASSES, script.PASS_SECONDS, script.COPIES) == (
-        harness.FINAL_PASSES,
-        harness.LEAST_FINAL,
-        harness.FINAL_SECONDS,
-        harness.COPIES,
-    )
-    assert (script.VISIT_NANOSECONDS, script.MIN_RUNS, script.MAX_RUNS) == (
-        timing.VISIT_NANOSECONDS,
-        timing.MIN_RUNS,
-        timing.MAX_RUNS,
-    )
+    rules = {
+        "ROUNDS": verdict.ROUNDS, "CONFIDENCE": verdict.CONFIDENCE, "LEAST_GAIN": verdict.LEAST,
+        "PASSES": harness.FINAL_PASSES, "LEAST_PASSES": harness.LEAST_FINAL,
+        "PASS_SECONDS": harness.FINAL_SECONDS, "COPIES": harness.COPIES,
+        "VISIT_NANOSECONDS": timing.VISIT_NANOSECONDS,
+        "MIN_RUNS": timing.MIN_RUNS, "MAX_RUNS": timing.MAX_RUNS,
+    }  # fmt: skip
+    assert {name: getattr(script, name) for name in rules} == rules
     generator = np.random.default_rng(0)
     for _ in range(20):
         times = generator.lognormal(0, 0.1, (2, 6))
         expected, found = verdict.judge(*times), script.judge(*times)
-        assert found == pytest.approx(
-            {"gain": expected.gain, "low": expected.low, "high": expected.high}
-        )
+        numbers = {"gain": expected.gain, "low": expected.low, "high": expected.high}
+        assert found == pytest.approx(numbers)
         assert script.describe(found).startswith("No gain") == (not expected.is_gain)
 
 

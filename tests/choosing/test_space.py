@@ -127,22 +127,10 @@ def simulate(gain: float, noise: float, generator: np.random.Generator) -> tuple
     return 1000 * default, 1000 * other
 
 
-@pytest.mark.parametrize("noise", [0.001, 0.01, 0.05])
+@pytest.mark.parametrize("noise", [0.001, 0.01, 0.03, 0.05])
 def test_identical_programs_rarely_show_a_gain(noise: float) -> None:
     generator = np.random.default_rng(0)
     claims = [judge(*simulate(1.0, noise, generator)).is_gain for _ in range(RUNS)]
-    assert np.mean(claims) <= 0.05
-
-
-def test_a_lucky_time_is_not_taken_for_a_gain() -> None:
-    """Of 24 identical configurations, the one with the luckiest time is judged again."""
-    generator = np.random.default_rng(0)
-    claims, lucky = [], []
-    for _ in range(RUNS):
-        times = 1000 * np.exp(0.03 * generator.standard_normal(24))
-        lucky.append(1000 / times.min())
-        claims.append(judge(*simulate(1.0, 0.03, generator)).is_gain)
-    assert np.mean(lucky) > 1.05  # a search without new runs would have reported this
     assert np.mean(claims) <= 0.05
 
 

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from socket import create_connection, create_server
 from threading import Timer
@@ -245,9 +244,9 @@ def test_nothing_is_written_before(fastslow: FastSlow, tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-@contextmanager
-def open_head(folder: Path, **environment: str) -> Iterator[str]:
-    """The service of a head that Ray asks first, and no more of it; its address."""
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The service of a head that Ray asks first, and no more of it, with a token; its address."""
     import ray
     from ray._private.services import get_node_ip_address
 
@@ -255,11 +254,12 @@ def open_head(folder: Path, **environment: str) -> Iterator[str]:
         address = f"{get_node_ip_address()}:{free.getsockname()[1]}"
     host, port = address.split(":")
     program = Path(ray.__file__).parent / "core" / "src" / "ray" / "gcs" / "gcs_server"
+    folder, token = tmp_path_factory.mktemp("head"), {"RAY_AUTH_TOKEN": TOKEN}
     words = [f"--gcs_server_port={port}", f"--node-ip-address={host}", f"--log_dir={folder}"]
     process = subprocess.Popen(
         [program, *words, "--config_list=e30=", "--session-name=test"],
-        env=os.environ | environment, cwd=folder, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        env=os.environ | token | {"RAY_AUTH_MODE": "token"}, cwd=folder,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         for _ in range(600):
@@ -278,14 +278,12 @@ def open_head(folder: Path, **environment: str) -> Iterator[str]:
     {"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token"},
     {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 32},
 ])  # fmt: skip
-def test_a_token_that_is_refused_is_said(own: dict[str, str], tmp_path: Path) -> None:
-    given = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    with open_head(tmp_path, **given) as address:
-        done = subprocess.run(
-            [sys.executable, "-c", JOIN, address], cwd=REPOSITORY, text=True, check=False,
-            env={**os.environ, "HOME": str(tmp_path), **own}, capture_output=True,
-        )  # fmt: skip
-    assert done.stdout.startswith(f"InputError {address}: refuses the token"), done
+def test_a_token_that_is_refused_is_said(own: dict[str, str], guarded: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", JOIN, guarded], cwd=REPOSITORY, text=True, check=False,
+        env={**os.environ, "HOME": str(tmp_path), **own}, capture_output=True,
+    )  # fmt: skip
+    assert done.stdout.startswith(f"InputError {guarded}: refuses the token"), done
     assert "RAY_AUTH_TOKEN" in done.stdout
 
 

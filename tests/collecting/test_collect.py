@@ -330,7 +330,5 @@ def test_on_another_processor_the_message_names_it() -> None:
 
 def check_target(*command: str) -> str:
     """What `check` of a target says in a process that these words begin."""
-    done = subprocess.run(
-        [*command, "-c", CHECK], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+    said = subprocess.check_output([*command, "-c", CHECK], cwd=REPOSITORY, text=True)
+    return said.strip()

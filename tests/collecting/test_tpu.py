@@ -344,11 +344,9 @@ with Estimator(TpuTarget("tpu:v3"), cache=Path({str(tmp_path / "cache")!r})) as 
     environment = {**os.environ, "TMPDIR": str(scratch)}
     environment.pop("FASTSLOW_TEMPORARY", None)
 
-    def start(*, wait: bool) -> "subprocess.Popen[str]":
+    def start(*, wait: bool) -> "subprocess.Popen[bytes]":
         called = [sys.executable, "-c", code.format(wait=wait)]
-        return subprocess.Popen(
-            called, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
-        )
+        return subprocess.Popen(called, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE)
 
     killed = start(wait=True)
     assert killed.stdout is not None and killed.stdout.readline()
@@ -374,10 +372,8 @@ prepare_environment(Path({str(tmp_path)!r}))
 Libtpu(TpuTarget("tpu:v3"))
 print(Path("/proc/self/status").read_text())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    found = dict(line.split(":", 1) for line in done.stdout.splitlines() if line.startswith("Sig"))
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=REPOSITORY, text=True)
+    found = dict(line.split(":", 1) for line in said.splitlines() if line.startswith("Sig"))
     for held in ("SigIgn", "SigCgt"):
         numbers = [n for n in range(1, 65) if int(found[held], 16) >> (n - 1) & 1]
         assert not {signal.SIGHUP, signal.SIGINT, signal.SIGTERM} & set(numbers), held

@@ -160,21 +160,17 @@ def test_what_was_made_differently_is_left_aside(sample_store: Store, tmp_path: 
         join_runs([one, other], tmp_path / "joined").__enter__()
 
 
-def forge(source: Run, experiments: dict[str, Any]) -> Run:
-    record = source.record()
-    record["settings"]["experiments"] = experiments
-    write_sealed(record, source.folder / "run.json")
-    return source
-
-
 def test_a_name_in_somebody_elses_record_is_never_executed(plan: Plan, tmp_path: Path) -> None:
     source = train(tmp_path / "theirs", [find_experiment(NOTHING)], plan)
     witness = tmp_path / "executed"
     evil = source.folder / "evil.py"
     evil.write_text(f"from pathlib import Path\nPath({str(witness)!r}).touch()\n")
+    record = source.record()
     for name in (str(evil), "../theirs/evil.py", "os"):
+        record["settings"]["experiments"] = {name: {}}
+        write_sealed(record, source.folder / "run.json")
         with pytest.raises(InputError, match="run.json: .*expected a name|is not an experiment"):
-            join_runs([forge(source, {name: {}})], tmp_path / "joined").__enter__()
+            join_runs([source], tmp_path / "joined").__enter__()
     assert not witness.exists()
     assert not (tmp_path / "joined").exists()
 
