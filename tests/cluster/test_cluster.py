@@ -21,12 +21,7 @@ import pytest
 from solution.system.errors import InputError
 from solution.system.files import holding
 from solution.training.executors.base import Needs, Task
-from solution.training.executors.cluster import (
-    RETRIES,
-    RayExecutor,
-    choose_executor,
-    fit_needs,
-)
+from solution.training.executors.cluster import RETRIES, RayExecutor, choose_executor, fit_needs
 from tests.cluster.conftest import open_cluster
 from tests.cluster.work import Watched, die, fail, say_where, sleep, square
 from tests.conftest import REPOSITORY, FastSlow, refuse

@@ -156,9 +156,7 @@ def test_useless_results_are_refused(words: str, workers: Workers, tmp_path: Pat
         Builder(workers.compiling, program).open()
 
 
-def test_a_program_that_never_repeats_is_refused_before_comparing(
-    workers: Workers,
-) -> None:
+def test_a_program_that_never_repeats_is_refused_before_comparing(workers: Workers) -> None:
     with pytest.raises(InputError, match="noisy: .*same arguments.*2,048 numbers"):
         Builder(workers.compiling, read_file(CASES / "noisy.py", workers)).open()
 

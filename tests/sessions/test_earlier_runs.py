@@ -23,14 +23,7 @@ from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs
 from solution.sessions.session import Session, add_to_sample
-from solution.sessions.train_session import (
-    FOLDS,
-    REFIT,
-    Packing,
-    Share,
-    Trained,
-    train_session,
-)
+from solution.sessions.train_session import FOLDS, REFIT, Packing, Share, Trained, train_session
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed

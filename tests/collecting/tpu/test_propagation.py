@@ -241,8 +241,6 @@ def test_copies_on_both_sides_of_a_reshape_merge(
 SQUARE = (8, 8)
 UNARY = ("tanh", "negate", "reduce-window", "transpose", "broadcast")
 BINARY = ("add", "compare", "concatenate")
-
-
 TOKEN, TUPLE = 17, 13  # of XLA's PrimitiveType
 
 
@@ -349,12 +347,11 @@ def test_layouts_pass_through_calls_and_each_copy_has_its_own() -> None:
     program = Program("p", module(("callee", 13, callee), ("main", 5, main)), [])
     layouts = unset(2)
     layouts[:, 0, :2] = [(1, 0), (0, 1)]  # of the callee's product, and of the caller's
-    found = MESSAGES["Module"].FromString(ask(program.module, program.configurable, layouts))
+    asked = ask(program.module, program.configurable, layouts)
+    found = MESSAGES["Module"].FromString(asked)
     assert "call" not in {i.opcode for i in found.computations[-1].instructions}
     by_id = {i.id: i for i in instructions(found)}
-    behind = [
-        (by_id[o].opcode, layout) for o, layout in constraints(found.SerializeToString()).items()
-    ]
+    behind = [(by_id[o].opcode, layout) for o, layout in constraints(asked).items()]
     entry = [pair for pair in behind if pair != ("dot", (1, 0))]
     assert sorted(entry) == [("dot", (0, 1)), ("tanh", (0, 1))]
     assert behind.count(("dot", (1, 0))) == 3  # in the function, and in its two copies
@@ -392,14 +389,13 @@ def test_layouts_pass_through_the_tuple_that_a_function_returns() -> None:
 
 
 def test_the_layouts_of_what_crosses_the_boundary_stay() -> None:
-    infeed = MESSAGES["Shape"](element_type=13, tuple_shapes=[shape(4, 5, order=[0, 1])])
-    main = [
-        node(1, "parameter", shape(4, 5, order=[0, 1])),
-        node(2, "infeed", infeed),
-        node(3, "get-tuple-element", shape(4, 5, order=[0, 1]), (2,)),
-        node(4, "add", shape(4, 5, order=[0, 1]), (1, 3)),
-    ]
-    made = module(("main", 4, main))
+    turned = shape(4, 5, order=[0, 1])
+    made = make_program(
+        node(1, "parameter", turned),
+        node(2, "infeed", tuple_shape(turned)),
+        node(3, "get-tuple-element", turned, (2,)),
+        node(4, "add", turned, (1, 3)),
+    ).module
     kept = list(instructions(make_portable(made, keeps_boundary=True)))
     orders = [list(i.shape.layout.minor_to_major) for i in kept]
     assert orders == [[0, 1], [], [1, 0], [1, 0]]
@@ -409,8 +405,8 @@ def test_the_layouts_of_what_crosses_the_boundary_stay() -> None:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
-    """A module of one computation whose tensors are square, and layouts of its products."""
+def programs(draw: st.DrawFn) -> tuple[Program, np.ndarray]:
+    """A program of one computation whose tensors are square, and layouts of its products."""
     nodes = [node(1, "parameter", shape(*SQUARE))]
     for place in range(2, draw(st.integers(2, 12))):
         opcode = draw(st.sampled_from(("dot", *UNARY, *BINARY)))
@@ -421,20 +417,18 @@ def programs(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
             count = 1 + (opcode in BINARY)
             operands = tuple(draw(operand) for _ in range(count))
             nodes.append(node(place, opcode, shape(*SQUARE), operands, dimensions=[1, 0]))
-    made = module(("main", len(nodes), nodes))
     layouts = unset(sum(own.opcode == "dot" for own in nodes))
     for row in layouts:
         row[0, :2] = draw(st.sampled_from(((-1, -1), (0, 1), (1, 0))))
-    return made, layouts
+    return make_program(*nodes), layouts
 
 
 @given(programs())
 @settings(max_examples=200, deadline=None)
-def test_what_is_asked_is_the_definition(drawn: tuple[Any, np.ndarray]) -> None:
-    made, layouts = drawn
-    program = Program("p", made, [])
+def test_what_is_asked_is_the_definition(drawn: tuple[Program, np.ndarray]) -> None:
+    program, layouts = drawn
     rows = dict(zip((program.configurable + 1).tolist(), layouts, strict=True))
-    by_id = {own.id: own for own in instructions(made)}
+    by_id = {own.id: own for own in instructions(program.module)}
 
     def find(number: int) -> tuple[int, ...] | None:
         """The propagated layout, by the definition: recursive, one operand after the other."""
@@ -453,7 +447,7 @@ def test_what_is_asked_is_the_definition(drawn: tuple[Any, np.ndarray]) -> None:
         layout = find(number)
         if layout and (number in rows or own.opcode in WRITES_FIXED or is_read):
             expected[number] = layout
-    assert constraints(ask(made, program.configurable, layouts)) == expected
+    assert constraints(ask(program.module, program.configurable, layouts)) == expected
 
 
 def test_calls_of_calls_are_inlined_once_each() -> None:
