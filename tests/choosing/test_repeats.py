@@ -22,6 +22,7 @@ from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.repeats import group_copies
 from solution.collecting.tpu.space import TpuSpace, make_search_space
 from solution.programs.hlo.messages import instructions
+from solution.programs.program import Program
 from solution.serving.words import SHOWN
 from solution.system.files import read_sealed, write_sealed
 from tests.conftest import refuse, succeed
@@ -29,11 +30,9 @@ from tests.made.modules import dot, module, node, shape
 from tests.made.timed import read_text
 from tests.processes import FASTSLOW
 
+START = "import jax\nimport jax.numpy as jnp\n"  # of each of these programs
 # Three layers with attention; the first one reads the program's parameter.
 ATTENTION = """
-import jax
-import jax.numpy as jnp
-
 def layer(x, w):
     q, k, v = (jnp.einsum("bsd,dhe->bhse", x, w[n]) for n in "qkv")
     a = jax.nn.softmax(jnp.einsum("bhse,bhte->bhst", q, k))
@@ -53,9 +52,6 @@ arguments = (jnp.ones((2, 8, 16)), [make() for _ in range(LAYERS)])
 """
 # A step of training: the gradients of the weights are made outside of the layers.
 STEP = """
-import jax
-import jax.numpy as jnp
-
 def loss(weights, x):
     for u, d in weights:
         x = x + jax.nn.relu(x @ u) @ d
@@ -68,8 +64,6 @@ one = lambda: (jnp.ones((16, 32)), jnp.ones((32, 16)))
 arguments = ([one() for _ in range(4)], jnp.ones((8, 16)))
 """
 DENSE = """
-import jax.numpy as jnp
-
 def program(x, weights):
     for u, d in weights:
         x = x + jnp.tanh(x @ u) @ d
@@ -80,9 +74,6 @@ arguments = (jnp.ones((8, 16)), [one() for _ in range(3)])
 """
 # The layer is a function that is compiled once and called three times.
 CALLED = """
-import jax
-import jax.numpy as jnp
-
 @jax.jit
 def layer(x, w):
     return x + jax.nn.relu(x @ w) @ w.T
@@ -95,9 +86,6 @@ def program(x, weights):
 arguments = (jnp.ones((8, 16)), [jnp.ones((16, 32)) for _ in range(3)])
 """
 IMAGES = """
-import jax
-import jax.numpy as jnp
-
 def conv(x, w):
     names = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=names)
@@ -113,13 +101,17 @@ arguments = (jnp.ones((4, 8, 8, 3)), jnp.ones((3, 3, 3, 16)), [(one(), one()) fo
 """
 
 
+def read(text: str, folder: Path, workers: Workers) -> Program:
+    return read_text(START + text, folder / "program.py", workers, "tpu")
+
+
 def list_sets(space: TpuSpace) -> list[list[int]]:
     """Return the configurable nodes that each site decides."""
     return [[site.index[0], *site.copies] for site in space.layout_sites]
 
 
 def test_every_copy_of_a_layer_gets_the_same_layouts(workers: Workers, tmp_path: Path) -> None:
-    program = read_text(ATTENTION.replace("LAYERS", "3"), tmp_path / "three.py", workers, "tpu")
+    program = read(ATTENTION.replace("LAYERS", "3"), tmp_path, workers)
     space, each = make_search_space(program), make_search_space(program, each_copy=True)
     sets = list_sets(space)
     assert sorted(sum(sets, [])) == list(range(len(program.configurable)))
@@ -145,7 +137,7 @@ def test_every_copy_of_a_layer_gets_the_same_layouts(workers: Workers, tmp_path:
 
 def test_a_program_without_repeats_is_unchanged(workers: Workers, tmp_path: Path) -> None:
     """A query's, a key's and a value's product are alike, but they are no copies of a layer."""
-    program = read_text(ATTENTION.replace("LAYERS", "1"), tmp_path / "one.py", workers, "tpu")
+    program = read(ATTENTION.replace("LAYERS", "1"), tmp_path, workers)
     space, each = make_search_space(program), make_search_space(program, each_copy=True)
     assert not space.describe_copies()
     assert space.sizes.tolist() == each.sizes.tolist()
@@ -161,7 +153,7 @@ def test_a_program_without_repeats_is_unchanged(workers: Workers, tmp_path: Path
 def test_gradients_called_layers_and_convolutions_have_copies(
     text: str, copies: int, workers: Workers, tmp_path: Path
 ) -> None:
-    program = read_text(text, tmp_path / "repeated.py", workers, "tpu")
+    program = read(text, tmp_path, workers)
     space = make_search_space(program, ("layouts",))
     nodes = [instruction.opcode for instruction in instructions(program.module)]
     for found in list_sets(space):
@@ -203,7 +195,7 @@ def test_a_word_that_is_repeated_is_found(data: st.DataObject) -> None:
 
 
 def test_the_files_have_the_layouts_of_all_copies(workers: Workers, tmp_path: Path) -> None:
-    program = read_text(IMAGES, tmp_path / "images.py", workers, "tpu")
+    program = read(IMAGES, tmp_path, workers)
     space = make_search_space(program, ("layouts",))
     hand_over_estimated(space, space.probe(0), tmp_path, {"target": "tpu:v5e"})
     layouts = json.loads((tmp_path / CHOICE).read_text())["layouts"]
@@ -223,7 +215,7 @@ def test_a_search_is_continued_and_another_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
-    (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
+    (tmp_path / "dense.py").write_text(START + DENSE, encoding="utf-8")
     words = ("choose", "dense.py", "--target", "tpu:v5e", "--over", "layouts", "--search", "random")
     path = tmp_path / "chosen" / "dense" / RECORD
 

@@ -41,7 +41,7 @@ from tests.processes import Program as Running
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200", "--minutes")
 KILLS = 10
-Collected = tuple[Callable[..., ProgramCollection], Program, Destination]
+Opening = Callable[..., ProgramCollection]
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +204,8 @@ def test_all_files_of_a_program_have_the_name_of_its_graph(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def flat(dense: Program, workers: Workers, tmp_path: Path) -> Collected:
-    """A finished collection of eight layouts that take the same time."""
+def open_flat(dense: Program, workers: Workers, tmp_path: Path) -> Opening:
+    """Opens a finished collection of eight layouts that take the same time."""
     space = make_collected_space(dense, LAYOUTS)
     destination = Destination(tmp_path / "out", "layout:xla:random", "train")
 
@@ -213,65 +213,63 @@ def flat(dense: Program, workers: Workers, tmp_path: Path) -> Collected:
         return ProgramCollection(dense, other, destination, settings, workers)
 
     journal = open_collection(Settings()).journal
-    drawn = draw_new(space, np.random.default_rng(0), 8, set())
     rows = []
-    for config in drawn:
+    for config in draw_new(space, np.random.default_rng(0), 8, set()):
         name = name_config(config)
         journal.add_candidate(name, space.to_array(config), SOUND, "", 0.1)
         rows += [(name, turn % 2, turn, 100 + turn, 100 + turn) for turn in range(4)]
     journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
     journal.finish({"asked": 8, "clock": "cpu", "left_out": "flat"}, is_final=True)
-    return open_collection, dense, destination
+    return open_collection
 
 
-def test_a_flat_graph_is_written_from_its_log_and_removed_with_it(flat: Collected) -> None:
-    open_collection, program, destination = flat
-    files = [destination.find(kind, program.name, f".{kind}") for kind in ("pb", "npz")]
-    assert "npz" not in open_collection(Settings(8)).run(print)
-    state = open_collection(Settings(8, keep_flat=True)).run(print)
+def test_a_flat_graph_is_written_from_its_log_and_removed_with_it(
+    open_flat: Opening, tmp_path: Path
+) -> None:
+    files = [
+        tmp_path / f"out/{kind}/layout/xla/random/train/dense.{kind}" for kind in ("pb", "npz")
+    ]
+    assert "npz" not in open_flat(Settings(8)).run(print)
+    state = open_flat(Settings(8, keep_flat=True)).run(print)
     assert state["npz"] == "npz/layout/xla/random/train/dense.npz"
-    assert files[0].exists() and open_collection(Settings(8)).journal.state == state
+    assert files[0].exists() and open_flat(Settings(8)).journal.state == state
     with np.load(files[1]) as arrays:
         assert arrays["config_runtime"].tolist() == [101] * 8  # the slower half's
     for path in files:  # a deleted file is written again from the log
         whole = path.read_bytes()
         path.unlink()
-        assert open_collection(Settings(8)).run(print) == state and path.read_bytes() == whole
-    open_collection(Settings(8, replace=True))
+        assert open_flat(Settings(8)).run(print) == state and path.read_bytes() == whole
+    open_flat(Settings(8, replace=True))
     assert not any(path.exists() for path in files)
 
 
-def test_more_configurations_than_before_are_measured(flat: Collected) -> None:
-    open_collection, _, _ = flat
-    assert open_collection(Settings(8, seconds=3)).run(print)["asked"] == 8
-    state = open_collection(Settings(9, seconds=3)).run(print)
+def test_more_configurations_than_before_are_measured(open_flat: Opening) -> None:
+    assert open_flat(Settings(8, seconds=3)).run(print)["asked"] == 8
+    state = open_flat(Settings(9, seconds=3)).run(print)
     assert (state["asked"], state["passes"] > 4) == (9, True)
 
 
-def test_a_collection_that_ran_out_of_time_resumes_with_more_time(flat: Collected) -> None:
-    open_collection, _, _ = flat
-    journal = open_collection(Settings()).journal
-    cut = {**journal.state, "asked": 9, "cut": True, "allowed": 2.0}
-    journal.finish(cut, is_final=True)
-    assert open_collection(Settings(9, seconds=2)).run(print)["allowed"] == 2  # the same command
+def test_a_collection_that_ran_out_of_time_resumes_with_more_time(open_flat: Opening) -> None:
+    journal = open_flat(Settings()).journal
+    journal.finish({**journal.state, "asked": 9, "cut": True, "allowed": 2.0}, is_final=True)
+    assert open_flat(Settings(9, seconds=2)).run(print)["allowed"] == 2  # the same command
     for seconds in (4, 8, 16, 32, 64):  # a busy machine needs more than the first
-        state = open_collection(Settings(9, seconds=seconds)).run(print)
+        state = open_flat(Settings(9, seconds=seconds)).run(print)
         assert (state["allowed"], state["failure"]) == (seconds, "")
         if state["configs"] == 9:
             return
     raise AssertionError("not even a minute was enough")
 
 
-def test_a_collection_of_layouts_is_not_resumed_for_options(flat: Collected) -> None:
+def test_layouts_are_not_resumed_for_options(open_flat: Opening, dense: Program) -> None:
     """Also if an older record lacks the kind."""
-    open_collection, program, _ = flat
-    journal = open_collection(Settings()).journal
+    journal = open_flat(Settings()).journal
     for _ in range(2):
         with pytest.raises(InputError, match="not options"):
-            open_collection(Settings(), make_collected_space(program, OPTIONS))
+            open_flat(Settings(), make_collected_space(dense, OPTIONS))
         journal.state["identity"].pop("kind", None)
         write_sealed(journal.state, journal.folder / STATE)
-    assert open_collection(Settings()).journal.is_finished
+    assert open_flat(Settings()).journal.is_finished
 
 
 def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense_file: Path) -> None:

@@ -40,10 +40,9 @@ from tests.features.propagation.slow import Layout, unpack
 from tests.made.modules import dot, module, node, shape
 from tests.made.timed import read_text
 
+IMPORTS = "import jax\nimport jax.numpy as jnp\n"
+ARGUMENTS = "arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)\n"
 SOURCE = """
-import jax
-import jax.numpy as jnp
-
 def program(x, w, left, right, a, b, c):
     hidden = jnp.tanh(x @ w)  # a product of rank 3
     heads = jnp.transpose(hidden.reshape(8, 12, 4, 16), (0, 2, 1, 3))  # a reshape that moves data
@@ -52,30 +51,21 @@ def program(x, w, left, right, a, b, c):
     return heads * 2, tied, chain, jnp.sum(hidden, -1)
 
 SHAPES = ((8, 12, 64), (64, 64), (16, 64), (64, 16), (96, 96), (96, 48), (48, 96))
-arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
 """
 COPIES = """
-import jax
-import jax.numpy as jnp
-
 def program(x, w, v):
     hidden = jnp.tanh(x @ w)
     scale = jnp.sum(hidden * hidden, -1, keepdims=True)  # a vector of size 128 becomes (128, 1)
     return (hidden / jnp.sqrt(scale + 1)) @ v
 
 SHAPES = ((128, 64), (64, 48), (48, 32))
-arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
 """
 HEADS = """
-import jax
-import jax.numpy as jnp
-
 def program(x, w, keys):
     queries = (x @ w).reshape(8, 32, 4, 24).transpose(0, 2, 1, 3)
     return jnp.tanh(queries @ keys)
 
 SHAPES = ((8, 32, 96), (96, 96), (8, 4, 24, 32))
-arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
 """
 ASKED = (1, 2, 0)  # the layout that the second configuration requests of the product of rank 3
 
@@ -87,7 +77,7 @@ def program(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Progr
 
 def read_source(source: str, path: Path, workers: Workers) -> Program:
     """The program, with the number of each node as its op_name."""
-    found = read_text(source, path, workers, "tpu")
+    found = read_text(IMPORTS + source + ARGUMENTS, path, workers, "tpu")
     for number, instruction in enumerate(instructions(found.module)):
         instruction.metadata.op_name = f"{NODE}{number}"
     return found
