@@ -265,7 +265,7 @@ def test_memory_is_read_from_a_refusal() -> None:
     assert find_limit([], V3) == 16_000_000_000
 
 
-def test_bad_input_is_one_message(chosen: Path, fastslow: FastSlow, tmp_path: Path) -> None:
+def test_bad_input_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
     other = tmp_path / "other.json"
     other.write_text("{}")

@@ -26,7 +26,6 @@ from tests.cluster.conftest import open_cluster
 from tests.cluster.work import Watched, die, fail, say_where, sleep, square
 from tests.conftest import REPOSITORY, FastSlow, refuse
 
-TOKEN = "0123456789abcdef" * 2
 JOIN = """
 import sys
 from solution.training.executors.cluster import RayExecutor
@@ -249,7 +248,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         address = f"{get_node_ip_address()}:{free.getsockname()[1]}"
     host, port = address.split(":")
     program = Path(ray.__file__).parent / "core" / "src" / "ray" / "gcs" / "gcs_server"
-    folder, token = tmp_path_factory.mktemp("head"), {"RAY_AUTH_TOKEN": TOKEN}
+    folder, token = tmp_path_factory.mktemp("head"), {"RAY_AUTH_TOKEN": "0123456789abcdef" * 2}
     words = [f"--gcs_server_port={port}", f"--node-ip-address={host}", f"--log_dir={folder}"]
     process = subprocess.Popen(
         [program, *words, "--config_list=e30=", "--session-name=test"],

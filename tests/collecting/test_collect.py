@@ -40,7 +40,6 @@ from tests.processes import FASTSLOW
 from tests.processes import Program as Running
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200", "--minutes")
-KILLS = 10
 Opening = Callable[..., ProgramCollection]
 
 
@@ -116,7 +115,7 @@ def test_kills_lose_nothing_and_confuse_no_names(
     words = ("collect", "layout", dense_file, "--out", out, *SMALL)
     known: dict[str, bytes] = {}
     turns = 0
-    for _ in range(KILLS):
+    for _ in range(10):
         process = FASTSLOW.start(*words, "15", group=0)
         wait_for_progress(process, log, len(known), turns)
         time.sleep(chance.uniform(0, 1.5))

@@ -21,8 +21,6 @@ from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
-MOUNTS = ("predict-ai-model-runtime", "competitions/predict-ai-model-runtime")
-
 
 def make_store(folder: Path, hops: int = 0) -> Path:
     folder.mkdir(parents=True)
@@ -42,19 +40,20 @@ def kaggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "input"
 
 
-@pytest.mark.parametrize("mount", MOUNTS)
+@pytest.mark.parametrize("where", ["", "competitions"])
 @pytest.mark.parametrize("shape", ["", "npz_all"])
-def test_the_data_is_found_wherever_it_is_mounted(mount: str, shape: str, kaggle: Path) -> None:
+def test_the_data_is_found_wherever_it_is_mounted(where: str, shape: str, kaggle: Path) -> None:
     """Beside a wheel that was unpacked with its samples, and other people's files."""
+    mount = kaggle / where / "predict-ai-model-runtime"
     for number in range(2):
-        write_graph(make_layout_graph(number, name=f"graph{number}"), kaggle / mount / shape)
+        write_graph(make_layout_graph(number, name=f"graph{number}"), mount / shape)
     ours = kaggle / "datasets" / "me" / "wheels" / "fast_or_slow" / "solution" / "data"
     for number in range(3):
         write_graph(make_tile_graph(number, name=f"kernel{number}"), ours / "sample")
         write_graph(make_tile_graph(number, name=f"own{number}"), ours / "collected")
     (kaggle / "other").mkdir()
     (kaggle / "other" / "matrix.npz").write_bytes(b"something else")
-    assert Session.begin("notebook").find_data() == kaggle / mount
+    assert Session.begin("notebook").find_data() == mount
 
 
 def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
