@@ -56,16 +56,12 @@ def test_a_replay_shows_the_regret_by_measurements(fastslow: FastSlow, sample: P
     assert "looked 9 of" in said and ", 9: 0.00%." in said  # the last, too
     words = ("--search", "random", "--measure", "6")
     assert "random" in succeed(fastslow("choose", file, "--replay", *words))
+    assert "measured" in succeed(fastslow("choose", file, "--model-only"))
 
 
 def test_an_order_needs_a_model() -> None:
     with pytest.raises(InputError, match="--search order.*follows"):
         make_proposer("order", make_free(), None, Beliefs(), 0)
-
-
-def test_the_model_alone_measures_nothing(fastslow: FastSlow, sample: Path) -> None:
-    file = min((sample / KERNEL).glob("*.npz"))
-    assert "measured" in succeed(fastslow("choose", file, "--model-only"))
 
 
 def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Path) -> None:
@@ -175,7 +171,6 @@ def test_a_second_is_searched_if_the_final_comparison_takes_all_of_the_time(
 
 
 def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
-    pytest.importorskip("jax")  # the extra `collect`
     (tmp_path / "dense.py").write_text(DENSE)
     scratch = tmp_path / "scratch"
     scratch.mkdir()

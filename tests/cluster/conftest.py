@@ -108,19 +108,15 @@ def bucket() -> Iterator[Any]:
     logger.setLevel(logging.INFO)
     logger.addHandler(handler := Noting())
     host, port = server.get_host_and_port()
-    before = dict(os.environ)
-    os.environ.update(
-        AWS_ENDPOINT_URL=f"http://{host}:{port}", AWS_ACCESS_KEY_ID="test",
-        AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION="us-east-1",
-    )  # fmt: skip
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()  # which may know another server
-    s3fs.S3FileSystem().makedirs("bucket", exist_ok=True)  # of the servers before, all know it
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        s3fs.S3FileSystem().makedirs("bucket", exist_ok=True)  # of the servers before, all know it
         yield requests
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-        logger.removeHandler(handler)
-        server.stop()
+    logger.removeHandler(handler)
+    server.stop()
