@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from benchmarks.collected_sample import COUNTS, Sample, draw_drafts, find_architectures
+from benchmarks.fewest_compilations import PatientEstimator
 from benchmarks.release import pack
 from benchmarks.tpu_models import FAMILIES, build, draw_settings, write_file
 from solution.collecting.child import Compile
@@ -26,7 +27,6 @@ from solution.collecting.families import write_programs
 from solution.collecting.program_space import LAYOUTS, make_collected_space
 from solution.collecting.space import draw_new
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.estimator import Estimator
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
@@ -226,7 +226,7 @@ def test_a_tpus_compiler_takes_them(workers: Workers, tmp_path: Path) -> None:
         program = read_text(text, tmp_path / f"{family}.py", workers, "tpu")
         assert program.name == family and len(program.configurable)
         modules.append(program.module.SerializeToString())
-    with Estimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
+    with PatientEstimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
         answers = estimator.estimate_all(modules, 0)
     # The passes over HLO took them: what is not known is only how long new kernels take.
     assert len(answers) == len(names)

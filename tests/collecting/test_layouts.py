@@ -15,7 +15,7 @@ from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.options import list_settings
 from solution.collecting.program_space import LAYOUTS, OPTIONS, make_collected_space
-from solution.collecting.records import Destination, Measured, write_graph
+from solution.collecting.records import Destination, write_graph
 from solution.collecting.space import draw_new, name_config
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
@@ -158,7 +158,7 @@ def written(tmp_path: Path) -> Path:
     space = make_collected_space(program, OPTIONS)
     known = {name_config(space.default)}
     drawn = [space.default, *draw_new(space, np.random.default_rng(0), 8, known)]
-    measured = [Measured(config, 100 * number) for number, config in enumerate(drawn, 1)]
+    measured = [(config, 100 * number) for number, config in enumerate(drawn, 1)]
     destination = Destination(tmp_path, "layout:xla:random", "train")
     return write_graph(program, space, measured, destination)[1]
 

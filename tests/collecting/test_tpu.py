@@ -118,12 +118,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def estimator(folder: Path) -> Iterator[Estimator]:
-    with Estimator(V3, cache=folder) as opened:
+def estimator(folder: Path) -> Iterator[PatientEstimator]:
+    with PatientEstimator(V3, cache=folder) as opened:
         yield opened
 
 
-def test_a_known_kernel_costs_no_full_compilation(estimator: Estimator, folder: Path) -> None:
+def test_a_known_kernel_costs_no_full_compilation(
+    estimator: PatientEstimator, folder: Path
+) -> None:
     estimator.estimate_all([parse(PRODUCT), parse(TWICE)])
     module = parse(TWICE.replace("first", "middle"))
     quick = estimator.estimate(module)
@@ -163,7 +165,7 @@ def test_what_cannot_be_compiled_alone(tmp_path: Path, monkeypatch: pytest.Monke
 def test_of_several_some_are_compiled_in_full(estimator: Estimator, tmp_path: Path) -> None:
     """Of several modules; in another process and without a cache, each estimate is the same."""
     modules = [parse(text) for text in (PRODUCT, TWICE, WIDE, RENAMED)]
-    with Estimator(V3, cache=tmp_path) as other:
+    with PatientEstimator(V3, cache=tmp_path) as other:
         (unknown,) = other.estimate_all(modules[:1], 0)
         assert unknown.nanoseconds is None and "its kernels" in unknown.refused
         answers = other.estimate_all(modules)
@@ -198,7 +200,7 @@ def test_what_was_compiled_is_described(estimator: Estimator) -> None:
     assert kernel.cost.tile is not None and all(kernel.cost.tile.output)
     sizes = np.array([256 * 512, 512 * 384, 256 * 384]) * 4
     assert kernel.bytes == kernel.hbm_bytes == sizes.sum()
-    assert compiled.argument_bytes == sizes[:2].sum() and compiled.memory_bytes >= sizes.sum()
+    assert compiled.memory_bytes >= sizes.sum()
 
 
 def test_a_layout_of_the_entry_is_copied_or_kept(estimator: Estimator) -> None:

@@ -24,7 +24,6 @@ from solution.collecting.tpu.asking import (
     PROPAGATES,
     WINDOWS,
     WRITES_FIXED,
-    ask,
     inline_calls,
 )
 from solution.collecting.tpu.estimator import Estimator
@@ -37,7 +36,7 @@ from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, make_portable
 from solution.programs.program import Program, make_graph
 from tests.features.propagation.slow import Layout, unpack
-from tests.made.modules import dot, module, node, shape
+from tests.made.modules import ask, dot, module, node, shape
 from tests.made.timed import read_text
 
 IMPORTS = "import jax\nimport jax.numpy as jnp\n"

@@ -26,6 +26,7 @@ from solution.system.errors import InputError
 from tests.conftest import FastSlow, refuse, succeed
 from tests.made import modules
 from tests.made.lifted import make_chain
+from tests.made.modules import ask
 
 CONFIGS = 12
 
