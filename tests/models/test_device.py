@@ -72,17 +72,23 @@ def make_graph(name: str, seed: int) -> Graph:
     return (make_tile_graph if is_tile else make_layout_graph)(seed, configs=2 * CONFIGS)
 
 
+def build_scaled(name: str, graphs: int) -> tuple[Any, list[Any]]:
+    """A ranker that is not trained, and what it makes of so many graphs."""
+    ranker = build(name)
+    examples = [ranker._example(make_graph(name, seed), None) for seed in range(graphs)]
+    ranker.scalers_ = {
+        table: fit_scaler([getattr(example.inputs, table).numpy() for example in examples])
+        for table in ranker.scaled_tables
+    }
+    return ranker, examples
+
+
 @pytest.mark.parametrize(
     "name", [name for name in NETS if not any(part in name for part in NEEDS_VALUES)]
 )
 def test_scores_and_gradients_are_where_the_net_is(name: str) -> None:
     """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
-    ranker = build(name)
-    example = ranker._example(make_graph(name, 0), None)
-    ranker.scalers_ = {
-        table: fit_scaler([getattr(example.inputs, table).numpy()])
-        for table in ranker.scaled_tables
-    }
+    ranker, (example,) = build_scaled(name, graphs=1)
     net = ranker.make_net().to("meta").train()
     configs = np.arange(CONFIGS)[:, None]
     with pytest.raises(RuntimeError, match="meta"):
@@ -135,7 +141,7 @@ def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim",
            "unique_consecutive", "equal", "bincount")  # fmt: skip
 BAGS = {"repeat_interleave": 1}  # tiles: how many nodes each graph has
-# What their libraries and masks look for depends on values, see tests/models/test_device.py.
+# What their libraries and masks look for depends on values, see NEEDS_VALUES.
 SEARCHES = {"index by bool": 3, "unique_dim": 2}
 SEARCHING = ("_gcn_", "_violation_", "_attention_")
 
@@ -159,16 +165,9 @@ class Waits(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_step_waits_for_nothing_that_need_not_be(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_waits_for_no_more_than_it_must(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compute_as_elsewhere(monkeypatch)
-    ranker = build(name)
-    examples = [ranker._example(make_graph(name, seed), None) for seed in range(2)]
-    ranker.scalers_ = {
-        table: fit_scaler([getattr(example.inputs, table).numpy() for example in examples])
-        for table in ranker.scaled_tables
-    }
+    ranker, examples = build_scaled(name, graphs=2)
     net, settings, fabric = ranker.make_net().train(), ranker.settings.training, make_fabric()
     step = [ranker._scaled(example) for example in examples[: settings.graphs_per_step]]
     wrapped, optimizer = fabric.setup(net, make_optimizer(net, settings))

@@ -33,7 +33,6 @@ from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.boosted_trees import Tree, parse_forest, read_forest
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph
@@ -62,7 +61,7 @@ def test_the_scores_of_torch_but_for_rounding(
     full, light = load_model(save(settings, make, tmp_path)), load_light(tmp_path)
     assert light.preparation == full.preparation
     for seed in range(5, 9):
-        graph = make(seed, configs=40, name="new")
+        graph = make(seed, configs=40)
         prepared = light.preparation(graph)
         found, expected = light.ranker.predict(prepared), full.predict(graph)
         assert found.dtype == np.float32
@@ -71,8 +70,7 @@ def test_the_scores_of_torch_but_for_rounding(
 
 
 def test_a_program_with_nothing_to_configure_has_equal_scores(tmp_path: Path) -> None:
-    settings, make = NETS[0]
-    folder, graph = save(settings, make, tmp_path), make(6, configs=30)
+    folder, graph = save(*NETS[0], tmp_path), make_layout_graph(6, configs=30)
     bare = dataclasses.replace(
         graph, configurable=graph.configurable[:0], configs=encode(graph.layouts.expand()[:, :0])
     )
@@ -83,27 +81,23 @@ def test_a_program_with_nothing_to_configure_has_equal_scores(tmp_path: Path) ->
 
 
 def test_a_net_without_a_list_of_its_own_scores_beside_one(tmp_path: Path) -> None:
-    settings, make = NETS[0]
-    light = load_light(save(settings, make, tmp_path))
-    graph = light.preparation(make(6, configs=30))
+    light = load_light(save(*NETS[0], tmp_path))
+    graph = light.preparation(make_layout_graph(6, configs=30))
     listed = np.arange(30) < 20
-    beside = light.ranker.predict(
-        Graph(**{**{name: getattr(graph, name) for name in graph.__dataclass_fields__},
-                 "listed": listed})
-    )  # fmt: skip
+    beside = light.ranker.predict(dataclasses.replace(graph, listed=listed))
     alone = light.ranker.predict(graph.select(np.arange(20)))
     np.testing.assert_allclose(beside[:20], alone, rtol=1e-4, atol=1e-5)
 
 
-def test_other_kinds_are_refused(tmp_path: Path) -> None:
-    save(OrdinarySettings(), make_tile_graph, tmp_path)
-    with pytest.raises(InputError, match="least_squares.*expected.*layout_net.*tile_net"):
-        load_light(tmp_path)
-
-
-def test_a_tile_net_that_is_not_computed_here_is_refused(tmp_path: Path) -> None:
-    save(TileGnnSettings(width=16, heads=2, training=NET), make_tile_graph, tmp_path)
-    with pytest.raises(ValueError, match="'heads': 2"):
+@pytest.mark.parametrize(("settings", "error", "words"), [
+    (OrdinarySettings(), InputError, "least_squares.*expected.*layout_net.*tile_net"),
+    (TileGnnSettings(width=16, heads=2, training=NET), ValueError, "'heads': 2"),
+])  # fmt: skip
+def test_what_is_not_computed_here_is_refused(
+    settings: RankerSettings, error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    save(settings, make_tile_graph, tmp_path)
+    with pytest.raises(error, match=words):
         load_light(tmp_path)
 
 
@@ -170,15 +164,6 @@ def test_any_byte_may_be_another(tmp_path: Path) -> None:
         lightgbm.Booster(model_str=found.text).predict(np.zeros((1, found.columns)))
 
 
-GRAPHS = [make_tile_graph(seed, configs=12, name=f"kernel_{seed}") for seed in range(4)]
-TREES = LightGBMSettings(rounds=5, min_data_in_leaf=2)
-
-
-def save_catalogue(settings: RankerSettings, folder: Path) -> Path:
-    save_model(settings.build(3).fit(GRAPHS[:3], []), settings, 3, folder)
-    return folder
-
-
 @pytest.mark.parametrize("name", list_experiments())
 def test_the_settings_of_every_experiment_come_back(name: str) -> None:
     settings = find_experiment(name).ranker
@@ -194,20 +179,12 @@ def test_every_kind_of_the_table_is_there() -> None:
         assert catalogue._PATHS[kind].endswith(found.__qualname__)
 
 
-def test_a_wrapped_ranker_comes_back_with_what_it_wraps(tmp_path: Path) -> None:
-    settings = SublistAverageSettings(TREES, times=2)
-    model = load_model(save_catalogue(settings, tmp_path))
-    assert model.settings == settings
-    assert model.seed == 3
-    expected = settings.build(3).fit(GRAPHS[:3], []).predict(GRAPHS[3])
-    np.testing.assert_array_equal(model.predict(GRAPHS[3]), expected)
-
-
 def test_a_kind_of_the_users_own_needs_the_experiment(tmp_path: Path) -> None:
-    save_catalogue(PositionSettings(), tmp_path)
+    save(PositionSettings(), make_tile_graph, tmp_path)
     with pytest.raises(InputError, match="PositionSettings"):
         load_model(tmp_path)
-    assert load_model(tmp_path, [PositionSettings()]).settings == PositionSettings()
+    model = load_model(tmp_path, [PositionSettings()])
+    assert (model.settings, model.seed) == (PositionSettings(), 1)
 
 
 @dataclass(frozen=True)
@@ -229,10 +206,8 @@ def test_settings_that_are_no_plain_values_are_refused_before_anything_is_traine
     ({"seed": "zero"}, "Train it"), ({"files": {"../secret": "0"}}, "inside its"),
     ({"files": {"/etc/passwd": "0"}}, "inside its"), ({"files": None}, "checksums"),
 ])  # fmt: skip
-def test_a_record_of_something_else_is_refused(
-    change: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    save_catalogue(RidgeSettings(), tmp_path)
+def test_another_record_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    save(RidgeSettings(), make_tile_graph, tmp_path)
     path = tmp_path / catalogue.RECORD
     write_sealed(read_sealed(path, "a model") | change, path)
     with pytest.raises(InputError, match=words):
@@ -243,8 +218,8 @@ def test_a_model_prepares_what_it_ranks(tmp_path: Path) -> None:
     """The whole graph, one that keeps two hops and the one it learned from are ranked alike."""
     graphs = [make_layout_graph(seed, configs=10, name=f"p{seed}") for seed in range(4)]
     prepared = [Preparation(1)(graph) for graph in graphs]
-    settings = LightGBMSettings(rounds=5, min_data_in_leaf=2)
-    save_model(settings.build(0).fit(prepared[:3], []), settings, 0, tmp_path)
+    trees = LightGBMSettings(rounds=5, min_data_in_leaf=2)
+    save_model(trees.build(0).fit(prepared[:3], []), trees, 0, tmp_path)
     model = load_model(tmp_path)
     expected = model.ranker.predict(prepared[3])
     for graph in (graphs[3], Preparation(2)(graphs[3]), Preparation(None)(graphs[3]), prepared[3]):

@@ -8,7 +8,10 @@ import pytest
 
 from solution.domain import vocabulary
 from solution.domain.codebook import encode
-from solution.domain.graph import Graph
+from solution.domain.graph import Graph, count_bytes
+from solution.domain.metrics import kendall_tau
+from solution.features.tile.fusions import inline_fusions
+from solution.features.tile.loops import dimension_tokens
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import load_model, save_model
 from solution.models.layout.cost_kernel import CostKernelSettings
@@ -140,7 +143,7 @@ def assert_ranker(settings: RankerSettings, graphs: list[Graph], folder: Path) -
     _assert_order_of_configs_is_free(ranker, graph, scores)
     _assert_order_of_nodes_is_free(ranker, graph, scores)
     _assert_equal_configs_score_equal(ranker, graph)
-    _assert_dependence_on_the_list_is_said(ranker, graph, scores)
+    _assert_dependence_on_a_list_is_said(ranker, graph, scores)
     again = settings.build(seed=0).fit(train, [valid])
     np.testing.assert_array_equal(again.predict(graph), scores)
     save_model(ranker, settings, 0, folder)
@@ -149,9 +152,7 @@ def assert_ranker(settings: RankerSettings, graphs: list[Graph], folder: Path) -
     np.testing.assert_array_equal(loaded.ranker.predict(graph), scores)
 
 
-def _assert_dependence_on_the_list_is_said(
-    ranker: Ranker, graph: Graph, scores: np.ndarray
-) -> None:
+def _assert_dependence_on_a_list_is_said(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
     """Who compares scores of two lists must be told: in the docstring of the ranker."""
     half = np.arange(graph.num_configs // 2)
     same = np.allclose(ranker.predict(graph.select(half)), scores[half], atol=1e-5)
@@ -180,71 +181,45 @@ def _assert_equal_configs_score_equal(ranker: Ranker, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_ranker_keeps_the_contract(
-    settings: RankerSettings, graphs: list[Graph], tmp_path: Path
-) -> None:
+def test_contract_is_kept(settings: RankerSettings, graphs: list[Graph], tmp_path: Path) -> None:
     assert_ranker(settings, graphs, tmp_path)
 
 
 @pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in KINDS], ids=[c[0] for c in KINDS])
-def test_ranker_fits_without_validation_graphs(
-    settings: RankerSettings, graphs: list[Graph]
-) -> None:
-    scores = settings.build(seed=0).fit(graphs[:2], []).predict(graphs[3])
-    assert np.isfinite(scores).all()
-
-
-@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in KINDS], ids=[c[0] for c in KINDS])
-def test_ranker_copes_with_graphs_that_teach_nothing(
+def test_ranker_copes_without_validation_and_with_graphs_that_teach_nothing(
     settings: RankerSettings, graphs: list[Graph]
 ) -> None:
     same = [graph.select(np.zeros(5, np.int64)) for graph in graphs[:2]]
-    scores = settings.build(seed=0).fit(same, [same[0]]).predict(graphs[3])
-    assert np.isfinite(scores).all()
+    for train, validation in ((graphs[:2], []), (same, same[:1])):
+        scores = settings.build(seed=0).fit(train, validation).predict(graphs[3])
+        assert np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize("settings", [
-    LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
     TpuGraphsSettings(width=8, training=TRAINING),
     ViolationSettings(width=8, importance=True, training=TRAINING),
-], ids=["layout net", "TpuGraphs", "violation ratio"])  # fmt: skip
+], ids=["TpuGraphs", "violation ratio"])  # fmt: skip
 def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings) -> None:
+    """A layout net as well: see tests/models/test_light.py."""
     bare = dataclasses.replace(
         LAYOUT[0], configurable=np.empty(0, np.int64), configs=encode(np.empty((20, 0, 18)))
     )
     assert len(np.unique(settings.build(0).fit(LAYOUT[1:3], []).predict(bare))) == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "graphs"),
-    [
-        (LightGBMSettings(rounds=60, min_data_in_leaf=3), LAYOUT),
-        (PointwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
-        (RidgeSettings(), TILE),
-        (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
-        (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
-        (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
-        (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
-        (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=80)), LAYOUT),
-        (ResidualTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
-        (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
-    ],
-    ids=[
-        "layout LightGBM",
-        "pointwise",
-        "ridge",
-        "layout net",
-        "tile net",
-        "TpuGraphs",
-        "TpuGraphs tile",
-        "residual net, attention",
-        "residual net, tiles",
-        "violation ratio",
-    ],
-)
+@pytest.mark.parametrize(("settings", "graphs"), [
+    (LightGBMSettings(rounds=60, min_data_in_leaf=3), LAYOUT),
+    (PointwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
+    (RidgeSettings(), TILE),
+    (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
+    (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+    (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
+    (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+    (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=80)), LAYOUT),
+    (ResidualTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+    (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
+], ids=lambda value: type(value).__name__)  # fmt: skip
 def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
-    from solution.domain.metrics import kendall_tau
-
     ranker = settings.build(seed=0).fit(graphs, [])
     taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
     assert np.mean(taus) > 0.6
@@ -260,11 +235,7 @@ def add_options(graph: Graph) -> Graph:
 READS_OPTIONS = ("nothing", "layout LightGBM", "ridge")
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [case[:2] for case in KINDS if case[2] is LAYOUT],
-    ids=lambda x: str(x)[:40],
-)
+@pytest.mark.parametrize(("name", "settings"), [c[:2] for c in KINDS if c[2] is LAYOUT])
 def test_compile_options_are_read_or_refused(name: str, settings: RankerSettings) -> None:
     graphs = [add_options(settings.preparation(graph)) for graph in LAYOUT[:3]]
     try:
@@ -277,3 +248,15 @@ def test_compile_options_are_read_or_refused(name: str, settings: RankerSettings
     scores = ranker.predict(graphs[0])
     assert scores.shape == (graphs[0].num_configs,)
     assert np.isfinite(scores).all()
+
+
+def test_tokens_are_kept_where_the_settings_ask_for_them() -> None:
+    graph = make_tile_graph(0, configs=200).select(np.arange(200).repeat(2))
+    without = TileGnnSettings().build(0).prepare(graph)
+    kept = TileGnnSettings(tokens=True).build(0).prepare(graph)
+    tokens, active = dimension_tokens(inline_fusions(graph))
+    np.testing.assert_array_equal(kept.tokens, tokens[graph.distinct.first])
+    np.testing.assert_array_equal(kept.active, active)
+    assert without.tokens.numel() == without.active.numel() == 0
+    assert count_bytes(without) < 0.7 * count_bytes(kept)
+    assert kept.table is without.table  # what both take is there once

@@ -130,20 +130,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), WRONG)
-def test_what_no_setting_can_be_is_refused_when_it_is_written(
-    make: Callable[[], object], message: str
-) -> None:
+def test_what_no_setting_can_be_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
-
-
-EXPERIMENT = """
-from solution.domain.collection import LAYOUT
-from solution.experiments.base import Experiment
-from solution.models.layout.layout_gnn import LayoutGnnSettings
-
-EXPERIMENT = Experiment("misspelt", LAYOUT, LayoutGnnSettings(pruning="neighborhood"))
-"""
 
 
 def test_saved_settings_are_checked_as_well() -> None:
@@ -157,27 +146,20 @@ def test_saved_settings_are_checked_as_well() -> None:
 GRAPHS = [make_tile_graph(seed, configs=30, name=f"kernel_{seed}") for seed in range(6)]
 
 
-def normal_equations(penalty: float) -> np.ndarray:
-    """Predicted ranks of the last graph by ridge on standardised columns, written out."""
-    tables = [graph.distinct.first for graph in GRAPHS]
-    rows = [feature_table(g).to_numpy()[f] for g, f in zip(GRAPHS, tables, strict=True)]
+def test_ridge_is_the_solution_of_the_normal_equations() -> None:
+    """On standardised columns, of ranks, written out."""
+    first = [graph.distinct.first for graph in GRAPHS]
+    rows = [feature_table(g).to_numpy()[f] for g, f in zip(GRAPHS, first, strict=True)]
     ranks = [normalised_rank(g.distinct.mean(g.runtimes)) for g in GRAPHS]
-    train = np.concatenate(rows[:5]).astype(float)
+    train, labels = np.concatenate(rows[:5]).astype(float), np.concatenate(ranks[:5])
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1)
     scaled = (train[:, varies] - mean[varies]) / deviation[varies]
-    centred = np.concatenate(ranks[:5]) - np.concatenate(ranks[:5]).mean()
-    weights = np.linalg.solve(
-        scaled.T @ scaled + penalty * np.eye(scaled.shape[1]), scaled.T @ centred
-    )
+    squares = scaled.T @ scaled + 10 * np.eye(scaled.shape[1])
+    weights = np.linalg.solve(squares, scaled.T @ (labels - labels.mean()))
     test = (feature_table(GRAPHS[5]).to_numpy()[:, varies] - mean[varies]) / deviation[varies]
-    return test @ weights
-
-
-def test_ridge_is_the_solution_of_the_normal_equations() -> None:
-    ranker = RidgeSettings(grid=(10.0,)).build(0).fit(GRAPHS[:5], [])
-    expected = normal_equations(10.0)
-    found = ranker.predict(GRAPHS[5])
+    found = RidgeSettings(grid=(10.0,)).build(0).fit(GRAPHS[:5], []).predict(GRAPHS[5])
+    expected = test @ weights
     np.testing.assert_allclose(found - found.mean(), expected - expected.mean(), atol=1e-3)
 
 
@@ -217,9 +199,7 @@ def test_lists_of_lambdarank_keep_the_relevance_in_the_whole_graph() -> None:
     (LightGBMSettings(max_rows=50), LightGBMSettings(max_configs=10)),
     (RidgeSettings(max_rows=50), RidgeSettings(max_configs=10)),
 ], ids=["trees", "linear"])  # fmt: skip
-def test_a_table_has_no_more_rows_than_it_may(
-    bounded: RankerSettings, spelled_out: RankerSettings
-) -> None:
+def test_a_table_has_few_enough_rows(bounded: RankerSettings, spelled_out: RankerSettings) -> None:
     """Five graphs share them evenly."""
     found, expected = (
         ranker.build(0).fit(GRAPHS[:5], []).predict(GRAPHS[5]) for ranker in (bounded, spelled_out)

@@ -1,4 +1,5 @@
-"""Sharing colours changes nothing: against a net that computes every configuration alone."""
+"""Colours and what numba compiles of them: against a net that computes each configuration alone,
+numpy's plan and torch's operations."""
 
 import itertools
 from unittest import mock
@@ -14,19 +15,30 @@ from torch.nn import functional
 from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, starts_of
 from solution.features.layout.tensors import CONFLICTS
-from solution.models.layout import colour_refinement, layout_forward, layout_gnn
-from solution.models.layout.colour_refinement import Colours, number_colours, number_small, refine
+from solution.models.layout import colour_refinement, compiled, layout_forward, layout_gnn
+from solution.models.layout.colour_refinement import (
+    ColourPlan,
+    Colours,
+    Marks,
+    Round,
+    number_colours,
+    number_small,
+    refine,
+)
+from solution.models.layout.compiled import CompiledRound, _density, _erf
+from solution.models.layout.layout_forward import describe_graph
 from solution.models.layout.layout_gnn import (
+    DeviceRound,
     LayoutGnn,
     LayoutGnnSettings,
     LayoutInputs,
+    Receiving,
     derive_computation,
     prepare,
 )
 from solution.models.nets.forward import SparseRows, sum_entries
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
-from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]
@@ -47,12 +59,7 @@ def neighbours(edges: np.ndarray, nodes: int) -> tuple[Neighbours, Neighbours]:
 
 @pytest.mark.parametrize("block", [1, 9, colour_refinement.BLOCK])
 @settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 10_000),
-    nodes=st.integers(1, 7),
-    configs=st.integers(1, 6),
-    rounds=st.integers(1, 3),
-)
+@given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 6), st.integers(1, 3))
 def test_colours_are_the_distinct_neighbourhoods(
     block: int, seed: int, nodes: int, configs: int, rounds: int
 ) -> None:
@@ -113,14 +120,9 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
     return (torch.from_numpy(structure.shares).T @ torch.stack(x)).flatten()
 
 
-@pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 10, 4)])
-def test_the_net_equals_one_that_shares_nothing(
-    rounds: tuple[int, ...], is_compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a CPU, and as on any other device."""
-    if not is_compiled:
-        compute_as_elsewhere(monkeypatch)
+def test_the_net_equals_one_that_shares_nothing(rounds: tuple[int, ...]) -> None:
+    """On a CPU; see test_implementations.py for other devices."""
     torch.manual_seed(0)
     net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
     graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
@@ -135,9 +137,7 @@ def test_the_net_equals_one_that_shares_nothing(
         torch.testing.assert_close(scores[:, column], alone)
 
 
-def test_predictions_compare_all_candidates_whatever_the_chunks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_predictions_compare_all_candidates_in_any_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     net = LayoutGnn(LayoutGnnSettings(width=8, rounds=(8, 8))).eval()
     inputs = prepare(make_layout_graph(1, configs=50), "nothing", 1)
@@ -178,48 +178,32 @@ def draw_rows(generator: np.random.Generator, rows: int, columns: int, most: int
     return SparseRows(starts, column, values, columns)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6), st.integers(0, 5))
-def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
-    seed: int, rows: int, columns: int, most: int
-) -> None:
-    generator = np.random.default_rng(seed)
-    own = draw_rows(generator, rows, columns, most)
-    starts, column, values, _ = own
-    dense = torch.zeros(rows, columns)
-    for row in range(rows):
-        for entry in range(starts[row], starts[row + 1]):
-            dense[row, column[entry]] += values[entry]
-    matrix = SparseMatrix(own, torch.device("cpu"))
-    x = torch.randn(columns, 3, requires_grad=True)
-    weight = torch.randn(rows, 3)
-    product = matrix @ x
-    torch.testing.assert_close(product, dense @ x)
-    (gradient,) = torch.autograd.grad((product * weight).sum(), x)
-    torch.testing.assert_close(gradient, dense.T @ weight)
-    with torch.autocast("cpu", torch.bfloat16):  # products with weights may be short, sums not
-        assert torch.equal(matrix @ x, product)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6), st.integers(0, 40))
-def test_a_product_without_torch_adds_one_entry_after_the_other(
-    seed: int, rows: int, columns: int, most: int
-) -> None:
-    """To the byte, for the order in which float32 numbers are added decides what they round to."""
+def test_sparse_products_add_one_by_one(seed: int, rows: int, columns: int, most: int) -> None:
+    """Without torch to the byte, for the order of sums decides what float32 numbers round to."""
     generator = np.random.default_rng(seed)
     own = draw_rows(generator, rows, columns, most)
     starts, column, values, _ = own
     x = generator.normal(size=(columns, 3)).astype(np.float32)
-    expected = np.zeros((rows, 3), np.float32)
+    dense, expected = torch.zeros(rows, columns), np.zeros((rows, 3), np.float32)
     for row in range(rows):
         for entry in range(starts[row], starts[row + 1]):
+            dense[row, column[entry]] += values[entry]
             expected[row] += values[entry] * x[column[entry]]
     assert own.product(x).tobytes() == expected.tobytes()
     large = generator.integers(0, 2**64, (columns, 2), np.uint64)
     counted = [[int(large[column[a:b], k].astype(object).sum()) % 2**64 for k in range(2)]
                for a, b in itertools.pairwise(starts.tolist())]  # fmt: skip
     assert sum_entries(starts, column, large).tolist() == counted
+    matrix, weight = SparseMatrix(own, torch.device("cpu")), torch.randn(rows, 3)
+    tensor = torch.from_numpy(x).requires_grad_()
+    product = matrix @ tensor
+    torch.testing.assert_close(product, dense @ tensor)
+    (gradient,) = torch.autograd.grad((product * weight).sum(), tensor)
+    torch.testing.assert_close(gradient, dense.T @ weight)
+    with torch.autocast("cpu", torch.bfloat16):  # products with weights may be short, sums not
+        assert torch.equal(matrix @ tensor, product)
 
 
 @settings(max_examples=60, deadline=None)
@@ -252,3 +236,143 @@ def test_small_labels_are_numbered_alike(seed: int, nodes: int, configs: int, mo
     found = number_small(labels, 4 * nodes + more)
     for name in ("numbers", "nodes", "configs"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+CPU = torch.device("cpu")
+WIDTH = 3
+
+
+def compute(
+    derived: ColourPlan, pooling: SparseRows, values: np.ndarray, configs: int
+) -> np.ndarray:
+    """Sums over nodes (configs, sums) of what rounds make of `values` (nodes + pairs, WIDTH)."""
+    x = values[derived.nodes]
+    x[derived.configured] += values[len(values) - 1 - derived.pairs]
+    for aggregation, marks, parents in derived.rounds:
+        extra = marks.expand(len(parents))
+        messages = np.repeat(x, 3, axis=0) * np.tile(np.float32([[1], [2], [3]]), (len(x), 1))
+        received = aggregation.product(messages) + extra.sum(axis=1, keepdims=True)
+        x = np.tanh(received) + x[parents]
+    pooled = pooling.product(x).reshape(1 + 2 * configs, -1)
+    return pooled[0] + pooled[1 : 1 + configs] + pooled[1 + configs :]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=3), st.integers(1, 40), st.integers(0, 3))
+def test_it_is_what_is_compiled(seeds: list[int], configs: int, rounds: int) -> None:
+    graphs = [make_layout_graph(seed, configs=40) for seed in seeds]
+    structures = [describe_graph(graph, "neighbourhood", 1).structure for graph in graphs]
+    generator = np.random.default_rng(configs)
+    known = [len(own.codebook.codes) for own in structures]  # some are there twice
+    rows = np.stack([np.resize(generator.permutation(size), configs) for size in known], axis=1)
+    expected = colour_refinement.plan_colours(structures, rows, rounds)
+    found = compiled.plan_colours(structures, rows, rounds)
+    size = sum(own.num_nodes + own.num_pairs for own in structures)
+    values = generator.normal(size=(size, WIDTH)).astype(np.float32)
+    pooling = colour_refinement.find_pooling(structures, found.last)
+    sums = compute(found, pooling, values, configs)
+    pooling = colour_refinement.find_pooling(structures, expected.last)
+    wanted = compute(expected, pooling, values, configs)
+    np.testing.assert_allclose(sums, wanted, rtol=1e-5, atol=1e-5)
+    for one, other in zip(found.rounds, expected.rounds, strict=True):
+        assert len(one.parents) == len(other.parents)  # no colour is there twice
+
+
+def draw_round(generator: np.random.Generator, before: int, after: int, marked: int) -> Round:
+    """Of colours that add up no message, one or several."""
+    rows = draw_rows(generator, after, 3 * before, most=5)
+    colours = np.sort(generator.permutation(after)[:marked])
+    return Round(
+        rows._replace(starts=rows.starts.astype(np.int32), columns=rows.columns.astype(np.int32)),
+        Marks(colours, generator.normal(size=(len(colours), 3)).astype(np.float32)),
+        generator.integers(0, before, after).astype(np.int32),
+    )
+
+
+def receive(receiving: Receiving, tensors: list[Tensor], norm: nn.LayerNorm) -> list[Tensor]:
+    """Values, and the gradients of what they are made of."""
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+    values = receiving.receive(leaves[0], leaves[1], leaves[2], norm)
+    upwards = torch.linspace(-1, 2, values.numel()).reshape(values.shape)
+    found = torch.autograd.grad(values, [*leaves, norm.weight, norm.bias], upwards)
+    return [values.detach(), *found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    before=st.integers(1, 9),
+    after=st.integers(1, 12),
+    marked=st.integers(0, 12),
+    half=st.integers(1, 40),
+)
+def test_values_and_gradients_are_those_of_torch(
+    seed: int, before: int, after: int, marked: int, half: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    own = draw_round(generator, before, after, marked)
+    sizes = [(3 * before, half), (before, 2 * half), (len(own.marks.colours), half)]
+    tensors = [torch.from_numpy(generator.normal(size=size).astype(np.float32)) for size in sizes]
+    norm = nn.LayerNorm(half)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    expected = receive(DeviceRound(own, CPU), tensors, norm)
+    found = receive(CompiledRound(own), tensors, norm)
+    # Where a colour adds up nothing, its norm makes 316 times as much of what is rounded.
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+def test_short_numbers_are_summed_in_long_ones() -> None:
+    generator = np.random.default_rng(0)
+    own, norm = draw_round(generator, 5, 7, 3), nn.LayerNorm(4)
+    sizes = [(15, 4), (5, 8), (3, 4)]
+    short = [torch.randn(size).bfloat16() for size in sizes]
+    found = CompiledRound(own).receive(short[0], short[1], short[2], norm)
+    messages, kept, extra = (tensor.float() for tensor in short)
+    assert torch.equal(found, CompiledRound(own).receive(messages, kept, extra, norm))
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_number_that_is_none_stays_one(bad: float) -> None:
+    """A net that diverges has to be seen, where it does."""
+    generator, norm = np.random.default_rng(0), nn.LayerNorm(4)
+    own = draw_round(generator, 5, 20, 0)
+    messages = torch.from_numpy(generator.normal(size=(15, 4)).astype(np.float32))
+    messages[3] = bad
+    tensors = [messages, torch.zeros(5, 8), torch.zeros(0, 4)]
+    expected = receive(DeviceRound(own, CPU), tensors, norm)
+    found = receive(CompiledRound(own), tensors, norm)
+    assert 0 < expected[0].isnan().sum() < expected[0].numel()
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.isnan(), other.isnan())
+
+
+@pytest.mark.parametrize("wrong", range(3))
+def test_tensors_of_another_round_are_refused(wrong: int) -> None:
+    own = draw_round(np.random.default_rng(0), 5, 7, 3)
+    tensors = [torch.zeros(15, 4), torch.zeros(5, 8), torch.zeros(3, 4)]
+    tensors[wrong] = tensors[wrong][1:]
+    with pytest.raises(ValueError, match="given shapes"):
+        receive(CompiledRound(own), tensors, nn.LayerNorm(4))
+
+
+def test_weights_that_changed_since_are_refused() -> None:
+    """As torch's own operations refuse to give a gradient at weights that are no longer there."""
+    own, norm = draw_round(np.random.default_rng(0), 5, 7, 3), nn.LayerNorm(4)
+    messages = torch.randn(15, 4, requires_grad=True)
+    values = CompiledRound(own).receive(messages, torch.zeros(5, 8), torch.zeros(3, 4), norm)
+    with torch.no_grad():
+        norm.weight.mul_(3)
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        values.sum().backward()
+
+
+@pytest.mark.parametrize("most", [1, 5, 60])
+def test_functions_are_as_exact_as_they_say(most: float) -> None:
+    x = np.linspace(-most, most, 20_001, dtype=np.float32)
+    found = np.array([(_erf(one), _density(one)) for one in x])
+    wide = torch.from_numpy(x).double()
+    np.testing.assert_allclose(found[:, 0], torch.erf(wide), rtol=0, atol=4e-7)
+    exact = torch.exp(-wide.square() / 2) / np.sqrt(2 * np.pi)
+    np.testing.assert_allclose(found[:, 1], exact, rtol=0, atol=2e-6)

@@ -148,19 +148,12 @@ def change(layouts: np.ndarray, nodes: list[int], value: int) -> np.ndarray:
     return changed
 
 
+CHANGES = st.tuples(st.lists(st.integers(0, 30), max_size=3), st.integers(-1, 2))
+BATCHES = st.lists(CHANGES, min_size=1, max_size=6)
+
+
 @settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 5),
-    batches=st.lists(
-        st.lists(
-            st.tuples(st.lists(st.integers(0, 30), max_size=3), st.integers(-1, 2)),
-            min_size=1,
-            max_size=6,
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-)
+@given(st.integers(0, 5), st.lists(BATCHES, min_size=1, max_size=4))
 def test_neighbours_of_neighbours_score_as_anew(
     net: LayoutForward, seed: int, batches: list[list[tuple[list[int], int]]]
 ) -> None:
@@ -186,9 +179,7 @@ def test_far_ones_and_those_of_the_list_score_as_anew(net: LayoutForward) -> Non
     assert np.ptp(found) > 0
 
 
-def test_only_what_is_touched_is_computed(
-    net: LayoutForward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_changes_are_computed(net: LayoutForward, monkeypatch: pytest.MonkeyPatch) -> None:
     """A neighbour of a known configuration takes the convolution to few of all nodes."""
     listed = make_listed(4, 6, nodes=1000, configurable=60)
     incremental, rows = ListedNet(net, listed), []

@@ -57,9 +57,7 @@ SLOW: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 @pytest.mark.parametrize("name", LOSSES)
 @settings(max_examples=50, deadline=None)
 @given(COLUMNS, st.integers(0, 1000))
-def test_a_loss_is_the_mean_of_its_formula_over_graphs(
-    name: str, scores: np.ndarray, seed: int
-) -> None:
+def test_losses_are_means_of_formulas_over_graphs(name: str, scores: np.ndarray, seed: int) -> None:
     runtimes = np.random.default_rng(seed).integers(1, 4, scores.shape).astype(float)
     expected = np.mean([SLOW[name](s, r) for s, r in zip(scores.T, runtimes.T, strict=True)])
     tensors = torch.from_numpy(scores), torch.from_numpy(runtimes)
@@ -152,9 +150,7 @@ def test_the_learning_rate_warms_up_and_falls_for_any_number_of_steps(total: int
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=9), st.integers(1, 50), st.integers(1, 9))
-def test_an_epoch_visits_configurations_about_once(
-    sizes: list[int], configs_per_graph: int, visits: int
-) -> None:
+def test_an_epoch_visits_about_all(sizes: list[int], configs_per_graph: int, visits: int) -> None:
     training = TrainingSettings(configs_per_graph=configs_per_graph, visits=visits)
     times = np.bincount(list_visits(sizes, training), minlength=len(sizes))
     for size, count in zip(sizes, times, strict=True):
