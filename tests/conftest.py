@@ -150,13 +150,41 @@ def cold_fastslow(tmp_path: Path) -> FastSlow:
     return call
 
 
-def succeed(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed that ended well, in one line."""
+@pytest.fixture
+def fastslow_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[FastSlow]:
+    """The same in the process of the tests: for what is refused or done in a moment."""
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        words = ["fastslow", *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", words)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), *capsys.readouterr())
+
+    yield call
+    signal.signal(signal.SIGTERM, before)
+
+
+def assert_done(done: subprocess.CompletedProcess[str]) -> str:
+    """Of a command that did what it was asked for; returns what it printed."""
     assert done.returncode == 0, done.stderr
-    return " ".join(done.stdout.split())
+    return done.stdout
 
 
-def refuse(done: subprocess.CompletedProcess[str]) -> str:
-    """The message of a command that refused what it was given, in one line."""
+def assert_said(done: subprocess.CompletedProcess[str]) -> str:
+    """As assert_done; returns what the command printed on one line."""
+    return " ".join(assert_done(done).split())
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> str:
+    """Of a command that says these words of a mistake; returns all that it says, on one line."""
+    said = " ".join(done.stderr.replace("│", " ").split())
     assert done.returncode == 2, done.stdout + done.stderr
-    return " ".join(done.stderr.split())
+    assert said and "Traceback" not in done.stdout + said
+    assert not [text for text in words if text not in said], said
+    return said

@@ -42,7 +42,7 @@ from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
 from solution.system.files import locked
 from tests.choosing.made import make_free
-from tests.conftest import FastSlow, refuse, succeed
+from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made.graphs import make_tile_graph, write_graph
 from tests.made.timed import DENSE, RAGGED
 
@@ -52,11 +52,11 @@ CASES = Path(__file__).parent.parent / "collecting" / "cases"
 
 def test_a_replay_shows_the_regret_by_measurements(fastslow: FastSlow, sample: Path) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
-    said = succeed(fastslow("choose", file, "--replay", "--measure", "9"))
+    said = assert_said(fastslow("choose", file, "--replay", "--measure", "9"))
     assert "looked 9 of" in said and ", 9: 0.00%." in said  # the last, too
     words = ("--search", "random", "--measure", "6")
-    assert "random" in succeed(fastslow("choose", file, "--replay", *words))
-    assert "measured" in succeed(fastslow("choose", file, "--model-only"))
+    assert "random" in assert_said(fastslow("choose", file, "--replay", *words))
+    assert "measured" in assert_said(fastslow("choose", file, "--model-only"))
 
 
 def test_an_order_needs_a_model() -> None:
@@ -90,7 +90,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", file, "--model-only", "--measure", "9"), "Give --model-only .* or --measure "),
         (("choose", file, "--model-only", "--search", "tpe"), "Give --model-only .* or --search "),
     ):
-        said = refuse(fastslow(*words))
+        said = assert_refused(fastslow(*words))
         assert re.search(expected, said), said
         assert not (tmp_path / "chosen").exists()
 
@@ -197,7 +197,7 @@ def test_a_search_that_would_not_end_is_none() -> None:
 def test_what_is_written_is_what_the_compiler_takes(fastslow: FastSlow, tmp_path: Path) -> None:
     """A product for which nearly every tile beats the library's, or nothing is written."""
     (tmp_path / "ragged.py").write_text(RAGGED)
-    said = succeed(fastslow("choose", "ragged.py", "--over", "tiles", "--measure", "8"))
+    said = assert_said(fastslow("choose", "ragged.py", "--over", "tiles", "--measure", "8"))
     folder = tmp_path / "chosen" / "ragged"
     if "No gain can be shown" in said:
         assert not (folder / CHOICE).exists()
@@ -215,7 +215,7 @@ def test_what_is_chosen_computes_right_numbers_where_roots_are_taken(
     """Roots of drawn numbers are NaN where these are negative, and then nothing could differ."""
     shutil.copy(CASES / "wide.hlo", tmp_path)
     words = ("--over", "tiles", "--measure", "40", "--minutes", "3")
-    said = succeed(fastslow("choose", "wide.hlo", *words))
+    said = assert_said(fastslow("choose", "wide.hlo", *words))
     path = tmp_path / "chosen" / "wide" / CHOICE
     if not path.exists():
         assert "No gain can be shown" in said
@@ -231,7 +231,7 @@ def test_what_is_chosen_computes_right_numbers_where_roots_are_taken(
 def test_a_table_whose_tiles_are_all_alike_ends(fastslow: FastSlow, tmp_path: Path) -> None:
     file = write_graph(make_tile_graph(configs=3), tmp_path)
     done = fastslow("choose", file, "--replay", "--measure", "50")
-    assert "of 3 configurations" in succeed(done)
+    assert "of 3 configurations" in assert_said(done)
 
 
 # the script's numbers of repetitions and so on, and smaller ones, with which a test takes seconds
@@ -343,7 +343,7 @@ def test_a_gain_is_shown_and_the_record_takes_it_back(fastslow: FastSlow, tmp_pa
     assert expected.gain == pytest.approx(found["gain"]) and expected.is_gain
     assert f"{found['gain']:.3f}" in done.stdout
     for _ in range(2):
-        taken = succeed(fastslow("choose", "--verdict", folder / script.VERDICT))
+        taken = assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
         assert f"{found['gain']:.3f}" in taken
     (measured,) = json.loads((folder / RECORD).read_text())["result"]["measured"]
     assert measured["nanoseconds"] == found["nanoseconds"]
@@ -355,7 +355,7 @@ def test_wrong_results_are_refused_and_not_timed(fastslow: FastSlow, tmp_path: P
     assert done.returncode == 1
     assert "wrong" in found["defect"] and found["nanoseconds"] == []
     assert "Do not use" in done.stdout
-    assert "do not use" in succeed(fastslow("choose", "--verdict", folder / script.VERDICT))
+    assert "do not use" in assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
 
 
 def test_results_that_show_nothing_are_refused(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_another_file_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None
     }  # fmt: skip
     words = ("choose", "--verdict", path)
     path.write_text(json.dumps(found))
-    assert "another configuration" in refuse(fastslow(*words))
-    assert RECORD in refuse(fastslow(*words, "--out", tmp_path / "nowhere"))
+    assert "another configuration" in assert_refused(fastslow(*words))
+    assert RECORD in assert_refused(fastslow(*words, "--out", tmp_path / "nowhere"))
     path.write_text(json.dumps({**found, "nanoseconds": [[2.0, 1.0], [2.0, -1.1]]}))
-    assert "nanoseconds" in refuse(fastslow(*words))
+    assert "nanoseconds" in assert_refused(fastslow(*words))

@@ -25,7 +25,7 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program
 from solution.serving.words import SHOWN
 from solution.system.files import read_sealed, write_sealed
-from tests.conftest import refuse, succeed
+from tests.conftest import assert_refused, assert_said
 from tests.made.modules import dot, module, node, shape
 from tests.made.timed import read_text
 from tests.processes import FASTSLOW
@@ -222,18 +222,18 @@ def test_a_search_is_continued_and_another_one_is_refused(
     def search(*more: str) -> Any:
         return FASTSLOW.run(*words, *more, cwd=tmp_path)
 
-    said = succeed(search("--compile", "1"))
+    said = assert_said(search("--compile", "1"))
     assert "3 copies of a layer: 2 layouts are decided once" in said and "(of 6)" in said
     before = json.loads(path.read_text())["trials"]
-    succeed(search("--compile", "3"))
+    assert_said(search("--compile", "3"))
     trials = json.loads(path.read_text())["trials"]
     assert trials[: len(before)] == before and len(trials) == 4
 
-    other = refuse(search("--each-copy"))
+    other = assert_refused(search("--each-copy"))
     assert "layers" in other and "--replace" in other
     # a journal of a time when each copy was decided alone
     record = read_sealed(path, "a search")
     identity = {key: value for key, value in record["identity"].items() if key != "layers"}
     write_sealed({**record, "identity": identity}, path)
-    assert "alone" in refuse(search("--compile", "4"))
+    assert "alone" in assert_refused(search("--compile", "4"))
     assert json.loads(path.read_text())["trials"] == trials

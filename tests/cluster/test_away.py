@@ -25,7 +25,7 @@ from solution.training.executors.local import LocalExecutor
 from solution.training.plan import make_plan
 from solution.tuning.search import Search
 from tests.cluster.conftest import open_cluster
-from tests.conftest import REPOSITORY, FastSlow, refuse, succeed
+from tests.conftest import REPOSITORY, FastSlow, assert_refused, assert_said
 from tests.made.guarded import largest_file
 from tests.made.timed import DENSE
 from tests.processes import TRAINING, find_growing
@@ -38,7 +38,7 @@ TILES = "from solution.domain.collection import TILE"
 def fastslow_says(*words: str | Path) -> str:
     """Run `fastslow` to its end; what it said."""
     done = TRAINING.run(*words, timeout=LONGEST)
-    return succeed(done) + " ".join(done.stderr.split())
+    return assert_said(done) + " ".join(done.stderr.split())
 
 
 def words_of_training(experiment: Path, store: Store, run: Path) -> list[str | Path]:
@@ -167,7 +167,7 @@ def test_programs_of_one_name_are_refused(fastslow: FastSlow, tmp_path: Path) ->
         path.parent.mkdir()
         path.write_text("program, arguments = abs, (1.0,)\n")
     done = fastslow("collect", "layout", *files, "--out", tmp_path / "out", "--executor", "ray")
-    assert "found my_mlp" in refuse(done)
+    assert "found my_mlp" in assert_refused(done)
 
 
 def list_models(run: Path) -> list[Path]:
@@ -232,7 +232,7 @@ def test_times_on_a_cluster_are_no_times(tmp_path: Path, fastslow: FastSlow) -> 
     """Only a TPU's estimates are the same on every machine."""
     (tmp_path / "mlp.py").write_text(DENSE, encoding="utf-8")
     done = fastslow("choose", tmp_path / "mlp.py", "--executor", "ray", "--out", tmp_path / "out")
-    assert "--executor ray" in refuse(done) and "--target tpu" in refuse(done)
+    assert "--executor ray" in assert_refused(done) and "--target tpu" in assert_refused(done)
     assert not (tmp_path / "out").exists()
 
 
@@ -364,7 +364,7 @@ def test_of_two_runs_at_once_none_is_lost(
     # on with what is there.
     for name in [name for name, code in zip(names, codes, strict=True) if code != 0]:
         monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / name))
-        succeed(TRAINING.run(*words, "--experiment", name, cwd=tmp_path))
+        assert_said(TRAINING.run(*words, "--experiment", name, cwd=tmp_path))
     assert set(names) <= set(json.loads(read(f"{url}/r", "run"))["settings"]["experiments"])
 
 

@@ -24,7 +24,7 @@ from solution.training.executors.base import Needs, Task
 from solution.training.executors.cluster import RETRIES, RayExecutor, choose_executor, fit_needs
 from tests.cluster.conftest import open_cluster
 from tests.cluster.work import Watched, die, fail, say_where, sleep, square
-from tests.conftest import REPOSITORY, FastSlow, refuse
+from tests.conftest import REPOSITORY, FastSlow, assert_refused
 
 JOIN = """
 import sys
@@ -234,7 +234,7 @@ def test_without_ray_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_written_before(fastslow: FastSlow, tmp_path: Path) -> None:
     for address in ("127.0.0.1:1", "ray://head:10001"):
         done = fastslow("run", "--run", tmp_path / "run", "--executor", "ray", "--address", address)
-        assert address in refuse(done)
+        assert address in assert_refused(done)
         assert not list(tmp_path.iterdir())
 
 

@@ -34,7 +34,7 @@ from solution.programs.hlo.messages import read_records
 from solution.programs.program import Program, name_program
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from tests.conftest import REPOSITORY, FastSlow, refuse, succeed
+from tests.conftest import REPOSITORY, FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.processes import FASTSLOW
 from tests.processes import Program as Running
@@ -55,10 +55,10 @@ def test_a_collection_writes_files_like_the_competitions(
     kind: str, folder: str, out: Path, ragged_file: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
     done = FASTSLOW.run("collect", kind, ragged_file, "--out", out, *SMALL, "3", timeout=900)
-    assert "Repeat tau" in succeed(done)
+    assert "Repeat tau" in assert_said(done)
     npz, record = (out / k / folder / f"train/ragged.{k}" for k in ("npz", "pb"))
-    succeed(fastslow("check", out / "npz" / kind))
-    succeed(fastslow("module", record, "--to", tmp_path / "again"))
+    assert_said(fastslow("check", out / "npz" / kind))
+    assert_said(fastslow("module", record, "--to", tmp_path / "again"))
     copy = tmp_path / "again" / "npz" / folder / "train/ragged.npz"
     assert copy.read_bytes() == npz.read_bytes()
     check_log(out / "log" / folder / "train/ragged", npz, record)
@@ -123,11 +123,11 @@ def test_kills_lose_nothing_and_confuse_no_names(
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         known, turns = check_nothing_lost(log, known, turns, space)
-    succeed(FASTSLOW.run(*words, "6", timeout=900))
+    assert_said(FASTSLOW.run(*words, "6", timeout=900))
     check_nothing_lost(log, known, turns, space)
     npz = out / "npz/layout/xla/random/train/dense.npz"
     check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
-    assert "dense" in succeed(FASTSLOW.run(*words, "6"))  # nothing is done again
+    assert "dense" in assert_said(FASTSLOW.run(*words, "6"))  # nothing is done again
 
 
 def wait_for_progress(process: Running, log: Path, configs: int, turns: int) -> None:
@@ -167,7 +167,7 @@ def test_a_failing_program_does_not_hide_that_another_ran_out_of_time(
     other = tmp_path / "sums.py"
     other.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
     done = fastslow("collect", "tile", ragged_file, other, "--out", tmp_path, "--minutes", "0.1")
-    assert "matrix product" in refuse(done)
+    assert "matrix product" in assert_refused(done)
     assert "ragged: the time was over" in " ".join(done.stdout.split())
 
 
@@ -285,7 +285,7 @@ main()
 """
     words = [sys.executable, "-c", code, "collect", "layout", dense_file]
     result = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
-    assert "-c constraints.txt" in refuse(result)
+    assert "-c constraints.txt" in assert_refused(result)
 
 
 CHECK = """

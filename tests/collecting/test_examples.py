@@ -35,7 +35,7 @@ from solution.programs.compiler import Compiler
 from solution.programs.hlo.messages import instructions
 from solution.programs.program import read_programs
 from solution.system.errors import InputError
-from tests.conftest import REPOSITORY, SHARED, FastSlow, refuse
+from tests.conftest import REPOSITORY, SHARED, FastSlow, assert_refused
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.timed import read_file, read_text
 
@@ -299,7 +299,7 @@ def test_make_names_the_missing_data(tmp_path: Path) -> None:
     for target in ("papers", "release-data"):
         command = ["make", target, f"SHARED={tmp_path}"]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-        assert f"{tmp_path}/cpugraphs: there is no such folder" in refuse(done)
+        assert f"{tmp_path}/cpugraphs: there is no such folder" in assert_refused(done)
         assert "docs/measured-programs.md" in done.stderr and not done.stdout
 
 

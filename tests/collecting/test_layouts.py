@@ -29,7 +29,7 @@ from solution.programs.portable import make_portable
 from solution.programs.program import Program
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.system.errors import InputError
-from tests.conftest import FastSlow, refuse, succeed
+from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.made.timed import read_text
 
@@ -183,7 +183,7 @@ def test_a_program_without_a_graph_is_not_timed(fastslow: FastSlow, tmp_path: Pa
     path.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
     for kind in ("options", "layout"):
         done = fastslow("collect", kind, path, "--out", out, "--keep-flat", "--minutes", "0.1")
-        message = refuse(done)
+        message = assert_refused(done)
         assert "a convolution" in message and "choose PROGRAM" in message
         assert not (out / "log").exists()
 
@@ -256,11 +256,11 @@ def test_an_unknown_choice_is_refused(graph: Graph) -> None:
 def test_options_are_looked_up_and_tabulated_but_not_ranked(
     written: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
-    assert "expected layouts" in refuse(fastslow("rank", written))
-    said = succeed(fastslow("choose", written, "--replay"))
+    assert "expected layouts" in assert_refused(fastslow("rank", written))
+    said = assert_said(fastslow("choose", written, "--replay"))
     assert "9 configurations" in said and "Best found: 0" in said
     words = ("features", "layout:xla:random", "--data", tmp_path, "--out", "table.parquet")
-    succeed(fastslow(*words))
+    assert_said(fastslow(*words))
     rows = pl.read_parquet(tmp_path / "table.parquet")
     assert {feature.name for feature in OPTION_FEATURES[OPTION_NAMES]} <= set(rows.columns)
     assert len(rows) == 9

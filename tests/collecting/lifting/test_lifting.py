@@ -24,7 +24,7 @@ from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.records import read_module_file
 from solution.programs.portable import make_portable
 from solution.programs.program import Program, make_graph
-from tests.conftest import FastSlow, refuse, succeed
+from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.made.lifted import find_lost, make_chain
 from tests.made.timed import read_text
@@ -156,9 +156,9 @@ def test_a_program_is_written_as_text_and_as_protobuf(fastslow: FastSlow, tmp_pa
     file = SAMPLED[0]
     graph = read_graph(file.path, file.collection)
     for name in ("program.hlo", "program.pb"):
-        said = succeed(fastslow("module", file.path, "--to", name))
+        said = assert_said(fastslow("module", file.path, "--to", name))
         assert f"{graph.num_nodes:,} nodes" in said
-    said = refuse(fastslow("module", file.path, "--to", "program.exe"))
+    said = assert_refused(fastslow("module", file.path, "--to", "program.exe"))
     assert ".hlo" in said and ".pb" in said
     (record,) = read_module_file(tmp_path / "program.pb")
     assert np.array_equal(record.graph.node_features, graph.node_features)

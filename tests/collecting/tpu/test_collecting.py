@@ -30,7 +30,7 @@ from solution.programs.hlo.messages import read_records
 from solution.programs.program import Program
 from solution.system.files import write_sealed
 from solution.system.sealing import read_record
-from tests.conftest import FastSlow, refuse, succeed
+from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made.timed import DENSE, read_file
 from tests.processes import FASTSLOW
 
@@ -63,7 +63,7 @@ def program(dense: Path, workers: Workers) -> Program:
 @pytest.fixture(scope="module")
 def collected(cache: Path, dense: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("collected")
-    said = succeed(FASTSLOW.run(*LAYOUTS, dense, "--out", out, cwd=out.parent))
+    said = assert_said(FASTSLOW.run(*LAYOUTS, dense, "--out", out, cwd=out.parent))
     assert "Estimates" in said and "tpu:v3" in said and "Programs" in said
     assert "dense: " in said and "9 compilations will take" in said
     return out
@@ -84,8 +84,8 @@ def test_labels_say_everywhere_that_they_are_estimates(
     picture = ("--picture", tmp_path / "picture.png")
     for command in (("check", collected), ("inspect", npz, *picture), ("module", record),
                     ("collect", "report", collected)):  # fmt: skip
-        assert "stimate" in succeed(fastslow(*command)), command
-    succeed(fastslow("module", record, "--to", tmp_path))
+        assert "stimate" in assert_said(fastslow(*command)), command
+    assert_said(fastslow("module", record, "--to", tmp_path))
     assert (tmp_path / "npz" / PLACE / "dense.npz").read_bytes() == npz.read_bytes()
 
 
@@ -135,7 +135,7 @@ def test_killed_and_continued_it_ends_with_the_same_bytes(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert killed >= kills - 1
-    succeed(FASTSLOW.run(*words))
+    assert_said(FASTSLOW.run(*words))
     assert snapshot(tmp_path / "out") == snapshot(collected)
 
 
@@ -144,7 +144,7 @@ def test_a_search_varies_the_fastest_estimates(
 ) -> None:
     """As layout:xla:default of TpuGraphs: a search around the fastest configurations so far."""
     words = ("--collection", "layout:xla:default", "--out", tmp_path)
-    succeed(fastslow(*LAYOUTS, dense, *words))
+    assert_said(fastslow(*LAYOUTS, dense, *words))
     place = "layout/xla/default/train"
     graph = read_graph(tmp_path / "npz" / place / "dense.npz", collection("layout:xla:default"))
     assert graph.label_source == SOURCE and graph.num_configs == 9
@@ -160,15 +160,15 @@ def test_options_of_a_tpu_are_collected_by_their_own_names(
     cache: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
     words = ("--target", "tpu:v5e", "--configs", "8", "--keep-flat", "--out", tmp_path)
-    succeed(fastslow("collect", "options", dense, *words))
+    assert_said(fastslow("collect", "options", dense, *words))
     npz = tmp_path / "npz" / PLACE / "dense.npz"
     graph = read_graph(npz, collection("layout:xla:random"))
     assert graph.option_names == tuple(TPU_OPTION_CHOICES)
     assert graph.label_source.startswith("estimated: tpu:v5e, libtpu")
     assert graph.options is not None and not graph.options[0].any() and graph.options[1:].any()
-    succeed(fastslow("check", tmp_path))
+    assert_said(fastslow("check", tmp_path))
     table = tmp_path / "t.parquet"
-    succeed(fastslow("features", "layout:xla:random", "--data", tmp_path, "--out", table))
+    assert_said(fastslow("features", "layout:xla:random", "--data", tmp_path, "--out", table))
     assert any("vmem" in column for column in pl.read_parquet(table).columns)
 
 
@@ -185,7 +185,7 @@ def test_another_target_is_refused_by_name(
     kind: str, target: str, fact: str, collected: Path, dense: Path, fastslow: FastSlow
 ) -> None:
     before = snapshot(collected)
-    said = refuse(fastslow("collect", kind, dense, "--target", target, "--out", collected))
+    said = assert_refused(fastslow("collect", kind, dense, "--target", target, "--out", collected))
     assert target in said and fact in said
     assert snapshot(collected) == before and not list(collected.rglob("tile"))
 
@@ -200,7 +200,7 @@ def test_a_collection_by_other_rules_of_requests_is_not_gone_on_with(
     write_sealed(state, path)
     before = read_candidates(tmp_path / "old")
     words = ("collect", "layout", dense, "--target", "tpu:v3", "--out", tmp_path / "old")
-    said = refuse(fastslow(*words))
+    said = assert_refused(fastslow(*words))
     assert "request_rules" in said and "--replace" in said
     assert before.equals(read_candidates(tmp_path / "old"))
 
@@ -216,7 +216,7 @@ def test_a_program_that_the_compiler_does_not_know_costs_only_itself(
         "  ROOT d = f32[8,8] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
     )
     out = tmp_path / "out"
-    said = refuse(fastslow(*LAYOUTS, foreign, dense, "--out", out))
+    said = assert_refused(fastslow(*LAYOUTS, foreign, dense, "--out", out))
     assert "foreign" in said and "__cublas$gemm" in said
     assert (out / "npz" / PLACE / "dense.npz").is_file()
 

@@ -23,7 +23,7 @@ from solution.features.candidates import make_candidates
 from solution.models.catalogue import load_model, save_model
 from solution.serving.reading import read_questions
 from solution.system.errors import InputError
-from tests.conftest import FastSlow, refuse, succeed
+from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.made.lifted import make_chain
 from tests.made.modules import ask
@@ -204,7 +204,7 @@ def test_rank_says_whose_order_it_is(
     monkeypatch.setenv("FASTSLOW_TPU_CACHE", str(tmp_path / "cache"))
     file = modules.write(MODULE, tmp_path / "chain.pb")
     words = ("--target", "tpu:v3", "--compile", "3", "--configs", str(CONFIGS))
-    said = succeed(fastslow("rank", file, *words, "--json", "all.json"))
+    said = assert_said(fastslow("rank", file, *words, "--json", "all.json"))
     assert "asked about 3 of" in said and "estimated by the compiler, never timed" in said
     (found,) = json.loads((tmp_path / "all.json").read_text())
     estimates = [row["estimate"] for row in found["configurations"]]
@@ -218,7 +218,7 @@ def test_rank_says_whose_order_it_is(
 def test_rank_for_a_tpu_promises_nothing_of_the_cpu(fastslow: FastSlow, tmp_path: Path) -> None:
     file = modules.write(MODULE, tmp_path / "chain.pb")
     words = ("rank", file, "--configs", str(CONFIGS))
-    said = succeed(fastslow(*words, "--target", "tpu:v3", "--json", "all.json"))
+    said = assert_said(fastslow(*words, "--target", "tpu:v3", "--json", "all.json"))
     assert "--compile" in said
     assert "Measure the first" not in said and "default bundle" not in said
     # layouts are ranked by the TPU's rules, because no model has learned from one
@@ -233,4 +233,4 @@ def test_rank_for_a_tpu_promises_nothing_of_the_cpu(fastslow: FastSlow, tmp_path
     assert plain.returncode == 0 and plain.stdout.replace("--target cpu", "") == cpu.stdout
     for arguments, words in ((["--compile", "3"], "--target"), (["--target", "tpu:v9"], "tpu:v3"),
                              (["--compile", "3", "--target", "cpu"], "TPU")):  # fmt: skip
-        assert words in refuse(fastslow("rank", file, *arguments))
+        assert words in assert_refused(fastslow("rank", file, *arguments))
