@@ -211,13 +211,13 @@ def test_a_file_outside_of_the_bundle(name: str, made: Path) -> None:
     refused(made, "record of a bundle, but files")
 
 
-def change_student(folder: Path, kind: str, change: dict[str, Any], **others: Any) -> None:
+def change_student(folder: Path, which: str, change: dict[str, Any], **others: Any) -> None:
     """Unpack the default bundle, and give a student other settings than it was trained with."""
     folder.mkdir(exist_ok=True)
     unpack(DEFAULT, folder)
     paths = sorted(folder.rglob(catalogue.RECORD), reverse=True)  # xla before nlp
     models = [(path, read_sealed(path, "a model")) for path in paths]
-    path, model = next((path, model) for path, model in models if model["kind"] == kind)
+    path, model = next((path, model) for path, model in models if model["kind"] == which)
     write_sealed(model | {"settings": model["settings"] | change} | others, path)
     write_sealed(read_sealed(folder / RECORD, "a bundle") | list_files(folder), folder / RECORD)
 
