@@ -106,9 +106,9 @@ class Evaluator:
         """Return whether `seconds`, as `evaluate` returned them, belong to a valid decision."""
         return seconds != INVALID * self.reference
 
-    def reward(self, seconds: float) -> float:
-        """Return PPO's reward: -sqrt(seconds / reference) for a valid decision, else PENALTY."""
-        return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else PENALTY
+    def reward(self, seconds: float, penalty: float = PENALTY) -> float:
+        """Return PPO's reward: -sqrt(seconds / reference) for a valid decision, else `penalty`."""
+        return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else penalty
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:
         """Restore the best decision and the curve from a checkpoint; no evaluation is counted."""

@@ -43,15 +43,17 @@ def test_renumbered_nodes_have_the_same_chances() -> None:
 
 
 def test_a_network_that_is_not_known_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match="tasks"):
-        replace(SMALL, tasks=("fusion", "place"))
+    for wrong in ({"attention": "full"}, {"topology": "gcn"}, {"modulation": "edge"},
+                  {"tasks": ("fusion", "place")}):  # fmt: skip
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            replace(SMALL, **wrong)
     with pytest.raises(InputError, match="ratio"):
         PolicyTraining(ratio="edge")
 
 
 def test_a_segment_sees_the_one_before_without_a_gradient() -> None:
     torch.manual_seed(0)
-    layer = SegmentAttention(16, 4, 32, 10).eval()
+    layer = SegmentAttention(16, 4, 32, 10, memory=True).eval()
     nodes = torch.randn(1, 35, 16, requires_grad=True)
     found = layer(nodes)
     (gradient,) = torch.autograd.grad(found[0, 12].sum(), nodes)
@@ -89,9 +91,8 @@ def test_ppo_solves_a_graph_whose_best_split_is_known() -> None:
     assert updates[-1].mean_reward > updates[0].mean_reward + 0.05
 
 
-@pytest.mark.parametrize(
-    "change", [{"ratio": "node"}, {"clip": 0.0, "epochs": 1}, {"repair": False}]
-)
+@pytest.mark.parametrize("change", [{"ratio": "graph"}, {"ratio": "node"},
+                                    {"clip": 0.0, "epochs": 1}, {"repair": False}])  # fmt: skip
 def test_every_setting_of_the_training_learns(change: dict[str, object]) -> None:
     evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
     policy = make_policy()
@@ -102,7 +103,9 @@ def test_every_setting_of_the_training_learns(change: dict[str, object]) -> None
     assert len(evaluator.curve) == 8 and all(torch.isfinite(p).all() for p in policy.parameters())
 
 
-@pytest.mark.parametrize("change", [{"rounds": 1}, {"tasks": ("schedule", "placement")}])
+@pytest.mark.parametrize("change", [{"topology": "none"}, {"memory": False}, {"rounds": 1},
+                                    {"modulation": "none"}, {"modulation": "node"},
+                                    {"tasks": ("schedule", "placement")}])  # fmt: skip
 def test_every_setting_of_the_network_decides(change: dict[str, object]) -> None:
     policy = make_policy(replace(SMALL, **change))  # type: ignore[arg-type]
     found = policy(find_inputs(make_graph(40, 3)), 2, 2, generator=torch.Generator())
@@ -163,8 +166,8 @@ def slow_gain(ratio: str, clip: float) -> float:
     gains = []
     for parts, advantage in zip(CHANGE, ADVANTAGES, strict=True):
         ratios = [math.exp(part) for part in parts]
-        if ratio == "mean":
-            ratios = [math.prod(ratios) ** (1 / len(parts))]
+        if ratio != "node":
+            ratios = [math.prod(ratios) ** (1 if ratio == "graph" else 1 / len(parts))]
         for own in ratios:
             clipped = min(max(own, 1 - clip), 1 + clip) if clip else own
             gains.append(min(own * advantage, clipped * advantage))
@@ -172,7 +175,7 @@ def slow_gain(ratio: str, clip: float) -> float:
 
 
 @pytest.mark.parametrize("clip", [0, 0.1, 0.4])
-@pytest.mark.parametrize("ratio", ["mean", "node"])
+@pytest.mark.parametrize("ratio", ["mean", "graph", "node"])
 def test_it_is_the_formula(ratio: str, clip: float) -> None:
     found = find_gain(torch.tensor(CHANGE), torch.tensor(ADVANTAGES), ratio, clip)
     assert found.item() == pytest.approx(slow_gain(ratio, clip))

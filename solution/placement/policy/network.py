@@ -64,14 +64,26 @@ class GraphSage(nn.Module):
         return F.relu(self.join(torch.cat([nodes, heard], dim=1)))
 
 
+class NodeAlone(nn.Module):
+    """The ablation without topology: a layer like GraphSage that ignores a node's neighbours."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.join = nn.Linear(width, width)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """Return (nodes, width), given nodes (nodes, width); the edges are ignored."""
+        return F.relu(self.join(nodes))
+
+
 class SegmentAttention(nn.Module):
     """A transformer layer in which a segment of nodes attends to itself and, without gradient, to
     the segment before it. The graph embedding replaces positions. There is no causal mask, because
     all decisions are made together."""
 
-    def __init__(self, width: int, heads: int, inner: int, segment: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
         super().__init__()
-        self.heads, self.segment = heads, segment
+        self.heads, self.segment, self.memory = heads, segment, memory
         self.before, self.behind = nn.LayerNorm(width), nn.LayerNorm(width)
         self.query = nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
@@ -99,7 +111,7 @@ class SegmentAttention(nn.Module):
         batch, segments, length, width = current.shape
         rows = self.before(current)
         context = rows
-        if pieces.shape[1] > 1:
+        if self.memory and pieces.shape[1] > 1:
             earlier = torch.arange(first, last, device=pieces.device) - 1
             cached = self.before(pieces[:, earlier.clamp(min=0)]).detach()
             context = torch.cat([cached, rows], dim=2)
@@ -119,16 +131,38 @@ class SegmentAttention(nn.Module):
         return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
 
 
-class Modulation(nn.Module):
-    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers."""
+class WithoutAttention(nn.Module):
+    """The ablation without attention: a bidirectional LSTM if `recurrent`, else each node alone."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, inner: int, *, recurrent: bool) -> None:
         super().__init__()
+        self.behind = nn.LayerNorm(width)
+        self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.before = nn.LayerNorm(width) if recurrent else None
+        if recurrent:
+            self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """Return (batch, nodes, width), given nodes of this shape in topological order."""
+        seen = nodes if self.before is None else nodes + self.lstm(self.before(nodes))[0]
+        return seen + self.inner(self.behind(seen))
+
+
+class Modulation(nn.Module):
+    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers. `kind`: "graph", as
+    above; "node", from each node's x without the mean; "none", a factor of 1."""
+
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
         self.factor = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Return factors (1, width), given nodes (nodes, width)."""
-        return torch.sigmoid(self.factor(nodes.mean(dim=0, keepdim=True)))
+        """Return factors (1, width), or (nodes, width) per node, given nodes (nodes, width)."""
+        if self.kind == "none":
+            return torch.ones_like(nodes[:1])
+        seen = nodes if self.kind == "node" else nodes.mean(dim=0, keepdim=True)
+        return torch.sigmoid(self.factor(seen))
 
 
 class Agreement(nn.Module):
@@ -191,9 +225,9 @@ class Policy(nn.Module):
         self.register_buffer("scale", torch.ones(NUM_COLUMNS))
         self.enter = nn.Linear(OPCODE_WIDTH + NUM_COLUMNS + fed, width)
         self.devices = nn.Embedding(MAX_HEAD + 1, width)
-        layers = range(settings.embedding_layers)
-        self.embedding = nn.ModuleList([GraphSage(width) for _ in layers])
-        self.modulation = Modulation(width)
+        layer = GraphSage if settings.topology == "sage" else NodeAlone
+        self.embedding = nn.ModuleList([layer(width) for _ in range(settings.embedding_layers)])
+        self.modulation = Modulation(width, settings.modulation)
         self.attention = nn.ModuleList([self._attend() for _ in range(settings.attention_layers)])
         self.recurrent, self.settle = self._attend(), nn.LayerNorm(width)
         self.tell = nn.ModuleList(
@@ -206,7 +240,13 @@ class Policy(nn.Module):
 
     def _attend(self) -> nn.Module:
         settings = self.settings
-        return SegmentAttention(settings.width, settings.heads, settings.inner, settings.segment)
+        if settings.attention != "segments":
+            return WithoutAttention(
+                settings.width, settings.inner, recurrent=settings.attention == "lstm"
+            )
+        return SegmentAttention(
+            settings.width, settings.heads, settings.inner, settings.segment, memory=settings.memory
+        )
 
     def set_scale(self, mean: Tensor, scale: Tensor) -> None:
         """Set how input columns are standardised: (columns - mean) * scale; both (NUM_COLUMNS,)."""

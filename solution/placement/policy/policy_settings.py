@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from solution.models.settings import MAX_DEPTH, MAX_WIDTH, check_choice, check_size
-from solution.placement.evaluation import TASKS
+from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 from solution.system.errors import InputError
 
@@ -11,6 +11,11 @@ from solution.system.errors import InputError
 # machine lacks are masked
 MAX_HEAD = 8
 FINE_TUNING_RATE = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
+CHOICES = {
+    "topology": ("sage", "none"),
+    "attention": ("segments", "lstm", "none"),
+    "modulation": ("graph", "node", "none"),
+}
 # Bounds of each setting: without them, a policy's file could ask for a net of any size.
 SIZES = {
     "width": (1, MAX_WIDTH),
@@ -29,8 +34,9 @@ class PolicySettings:
     """Settings of the policy network. The shipped policy has fewer layers, and one round.
 
     The architecture is the GO paper's, without dropout and value net; neighbours' votes on devices
-    (`agreement`) are an addition. Each of the `rounds` decides all tasks, and reads the
-    probabilities of the round before.
+    (`agreement`) are an addition. `topology`, `attention` and `modulation` have ablations: "none"
+    (each node alone), an "lstm" along the nodes, factors of each "node" instead of the "graph".
+    Each of the `rounds` decides all tasks, and reads the probabilities of the round before.
     """
 
     tasks: tuple[str, ...] = TASKS  # in the order in which they are decided
@@ -41,16 +47,22 @@ class PolicySettings:
     segment: int = 256
     inner: int = 512
     rounds: int = 3
+    topology: str = "sage"
+    attention: str = "segments"
+    memory: bool = True  # whether a segment attends to the one before it
+    modulation: str = "graph"
     agreement: int = 8  # mean-field iterations on devices; 0: nodes decide independently
 
     def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
         for name, (least, most) in SIZES.items():
             check_size(name, getattr(self, name), most, least)
         for task in self.tasks:
             check_choice("tasks", task, TASKS)
         if not self.tasks or len(set(self.tasks)) < len(self.tasks):
             raise InputError(f"tasks are {self.tasks}, expected one or more, each once.")
-        if self.width % self.heads:
+        if self.attention == "segments" and self.width % self.heads:
             raise InputError(f"width is {self.width}, expected a multiple of {self.heads} heads.")
 
     def actions(self, task: str) -> int:
@@ -62,13 +74,15 @@ class PolicySettings:
 class PolicyTraining:
     """Settings of PPO.
 
-    The probability `ratio` is the geometric mean over a decision's nodes ("mean"), or each node's
-    ("node"); it is clipped to 1 - clip ... 1 + clip. With clip=0 and one epoch it is REINFORCE. An
-    update takes `epochs` steps on `samples` decisions of one graph. With `repair`, decisions that
-    overfill a device are repaired; else they get the reward PENALTY (see evaluation).
+    The probability `ratio` is the geometric mean over a decision's nodes ("mean"), the product over
+    them ("graph"), or each node's ("node"); it is clipped to 1 - clip ... 1 + clip. With clip=0 and
+    one epoch it is REINFORCE. Each of the `graphs` of an update gets `samples` decisions and
+    `epochs` steps. With `repair`, decisions that overfill a device are repaired; else they get the
+    penalty.
     """
 
     updates: int = 1000  # maximum number of updates
+    graphs: int = 1
     samples: int = 16
     epochs: int = 4
     learning_rate: float = 1e-4
@@ -77,7 +91,8 @@ class PolicyTraining:
     gradient_norm: float = 0.5
     ratio: str = "mean"
     repair: bool = True
+    penalty: float = PENALTY  # reward of a decision that does not fit
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice("ratio", self.ratio, ("mean", "node"))
+        check_choice("ratio", self.ratio, ("mean", "node", "graph"))

@@ -33,7 +33,9 @@ def find_gain(change: Tensor, advantages: Tensor, ratio: str, clip: float) -> Te
     """Return the mean of PPO's clipped surrogate objective. `change`: (decisions, nodes) new log
     probability of each action - old. `advantages`: (decisions,). `ratio`, `clip`: see
     PolicyTraining."""
-    if ratio == "mean":
+    if ratio == "graph":
+        change = change.sum(dim=1, keepdim=True)
+    elif ratio == "mean":
         change = change.mean(dim=1, keepdim=True)
     ratios, advantages = change.exp(), advantages[:, None]
     gain = ratios * advantages
@@ -95,8 +97,10 @@ class Trainer:
         return spent or self.done >= self.settings.updates
 
     def update(self, watch: Watch = lambda _: None) -> None:
-        """Make one update: evaluate sampled decisions on the next graph, and learn from them."""
-        watch(self._learn(self.evaluators[self.done % len(self.evaluators)]))
+        """Make one update: on each of the next graphs, evaluate sampled decisions and learn."""
+        for turn in range(self.settings.graphs):
+            index = (self.done * self.settings.graphs + turn) % len(self.evaluators)
+            watch(self._learn(self.evaluators[index]))
         self.done += 1
 
     def _learn(self, evaluator: Evaluator) -> Update:
@@ -131,7 +135,7 @@ class Trainer:
         most = min(decisions.TRIES, left) if self.settings.repair else 1
         decision = decisions.make_decision(evaluator.base, drawn, number)
         seconds = decisions.evaluate_repaired(evaluator, decision, most)[1]
-        return evaluator.reward(seconds)
+        return evaluator.reward(seconds, self.settings.penalty)
 
     def _find_loss(
         self,
