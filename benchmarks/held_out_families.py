@@ -3,7 +3,7 @@
     python -m benchmarks.held_out_families CPUGRAPHS COLLECTED --workers 2
 
 Rankers are trained on both folders together. The folds keep all programs of a family together, in
-both folders (solution.training.families). So every program is ranked by models that have seen no
+both folders (solution.domain.families). So every program is ranked by models that have seen no
 program of its family, but others timed on its machine. The rows *copied bytes* to *arguments free*
 learn nothing (benchmarks.unlike_programs). Kendall's tau, means with 95% intervals over programs, a
 table for each folder.

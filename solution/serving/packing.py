@@ -1,7 +1,6 @@
 """Pack the models that a recipe needs from a run, with their training programs and scores."""
 
 import dataclasses
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from ensembles.merge import check_finished, describe_fit, find_members, merge_fi
 from ensembles.recipe import Recipe, check_recipe
 from ensembles.statistics import compare, mean_scores
 from solution.domain import predictions
+from solution.domain.families import name_family
 from solution.features.preparation import VERSION
 from solution.models import catalogue
 from solution.models.catalogue import read_settings
@@ -219,7 +219,7 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
                 name=hash_name(*key),
                 architecture=row["architecture"],
                 group=hash_name(str(row["group"])),
-                family=find_family(row["graph"]),
+                family=name_family(row["graph"]),
                 nodes=row["nodes"],
                 edges=row["edges"],
                 configurable=row["configurable"],
@@ -252,13 +252,6 @@ def list_steps(ranked: Ranked) -> Steps:
     }
 
 
-def find_family(graph: str) -> str:
-    """Return the first word of a graph's name, such as bert; "" if it has none or is a hash."""
-    if re.fullmatch(r"[0-9a-f]{16,}", graph):
-        return ""
-    return re.match(r"[A-Za-z]*", graph)[0].lower()  # type: ignore[index]  # it always matches
-
-
 def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
     """Return the teacher's scores, and the students' mean difference on the same graphs."""
     table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
@@ -279,9 +272,9 @@ def _score(table: pl.DataFrame) -> dict[str, Score]:
 
 
 def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
-    """Return {collection: {family: score}}, see find_family."""
+    """Return {collection: {family: score}}, see name_family."""
     named = table.with_columns(
-        family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
+        family=pl.col("graph").map_elements(name_family, return_dtype=pl.String)
     )
     found: dict[str, dict[str, Score]] = {}
     for (family,), rows in named.sort("family").group_by("family", maintain_order=True):

@@ -58,7 +58,7 @@ class Program:
     name: str
     architecture: str  # Graph.architecture: a hash of opcodes and edges
     group: str  # hash of the name of the program's group: graphs that are always in the same fold
-    family: str  # the first word of the program's name, or ""
+    family: str  # the word of the program's name that names its family (name_family), or ""
     nodes: Count
     edges: Count
     configurable: Count

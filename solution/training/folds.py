@@ -1,6 +1,6 @@
 """Divide the labelled graphs into folds, once.
 
-There are three schemes. `family` keeps relatives together (solution.training.families), so a fold
+There are three schemes. `family` keeps relatives together (solution.domain.families), so a fold
 measures how a model does on kinds of programs that it has never seen. `architecture` keeps graphs
 with the same structure together: a model may have seen the same program at another depth. `graph`
 only keeps copies of one graph together. This is the competition's situation: most test graphs share

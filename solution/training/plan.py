@@ -16,13 +16,13 @@ import polars as pl
 
 from solution.domain.collection import collection
 from solution.domain.dividing import choose_configs
+from solution.domain.families import find_families
 from solution.domain.graph import list_estimates
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.graph_file import AS_IT_IS, GraphCache, LazyGraphs
 from solution.store.store import Store
-from solution.training.families import find_families
 from solution.training.folds import NO_FOLD, SOURCES, Scheme, assign_folds
 
 IS_LABELLED = pl.col("fold") != NO_FOLD

@@ -1,5 +1,6 @@
 """A packed run gives the run's scores, from a folder, a zip, anywhere, in another process."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -16,15 +17,19 @@ import yaml
 
 from ensembles.merge import alone, merge_run
 from solution import load_bundle, load_run, read_graph
+from solution.data.folders import find_files
 from solution.domain import predictions
 from solution.experiments.base import Experiment
+from solution.features.preparation import Preparation
 from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
 from solution.serving.bundle import Bundle
 from solution.serving.packing import pack
 from solution.serving.record import RECORD
+from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
+from tests.made.graphs import make_layout_graph, write_graph
 from tests.made.guarded import largest_file
 from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE, train
 
@@ -133,6 +138,24 @@ def test_the_card_is_what_hubs_read(bundle_folder: Path) -> None:
     assert "another size" in body
     assert re.search(r"tile:xla \| lone \| [0-9.]+ \| 1 \|", body)
     assert re.search(r"tile:xla \| kernel \| [0-9.]+ \([0-9.]+ to [0-9.]+\) \| 5 \|", body)
+
+
+def test_a_run_by_family_is_told_apart(tmp_path: Path) -> None:
+    """Its scores, and what it learned from, are told by the families that its folds kept apart."""
+    families = ("resnet", "bert", "vgg")
+    for number, family in enumerate(families):
+        for seed, name in enumerate((f"{family}_a", f"model_{family}_b")):
+            graph = make_layout_graph(seed, name=name)
+            opcodes = graph.node_opcodes + np.uint8(number)  # an architecture for each family
+            write_graph(dataclasses.replace(graph, node_opcodes=opcodes), tmp_path / "data")
+    files = find_files(tmp_path / "data")
+    made = prepare_store(files, tmp_path / "store", Preparation())
+    run = train([KINDS["nothing"]], made, tmp_path / "run", scheme="family")
+    record = load_bundle(pack(run, alone("nothing"), tmp_path / "bundle")).record
+    assert record.scheme == "family" and set(record.families[LAYOUT]) == set(families)
+    programs = record.programs[LAYOUT]
+    groups = {(program.group, program.family) for program in programs}
+    assert len(programs) == 6 and sorted(family for _, family in groups) == sorted(families)
 
 
 def test_a_program_that_was_learned_from(bundle_folder: Path, data: Path, store: Store) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain.collection import NAMES
-from solution.training.families import ALIKE, find_families, name_family
+from solution.domain.families import ALIKE, find_families, name_family
 from solution.training.folds import NO_FOLD, Scheme, assign_folds, split_inner
 
 COLUMNS = {"collection": str, "graph": str, "architecture": str, "labelled": bool}
