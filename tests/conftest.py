@@ -156,6 +156,7 @@ def fastslow_here(
 ) -> Iterator[FastSlow]:
     """The same in the process of the tests: for what is refused or done in a moment."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     before = signal.getsignal(signal.SIGTERM)
 
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

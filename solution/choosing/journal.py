@@ -60,7 +60,7 @@ class Journal:
 
     @classmethod
     def open(
-        cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] = {}
+        cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
     ) -> "Journal":
         """Open the folder's journal, or create one for the search with this `identity`. `earlier`:
         values for those entries of the identity that older journals lack. Raises InputError if the
@@ -70,7 +70,7 @@ class Journal:
         if not (folder / RECORD).exists():
             return cls(folder, identity)
         found = cls.reopen(folder)
-        check_identity(folder, {**earlier, **found.identity}, identity, "search")
+        check_identity(folder, {**(earlier or {}), **found.identity}, identity, "search")
         return cls(folder, identity, found.trials, found.result)
 
     @classmethod

@@ -9,7 +9,7 @@ FALL = 0.1
 SHORT = 5  # a curve with fewer points is not judged
 
 
-def find_collapsed(run: Run) -> list[str]:
+def describe_collapsed(run: Run) -> list[str]:
     """Return a sentence for each model of the run whose early-stopping score fell by more than
     FALL. It names the model, its scores and the probable reason."""
     records = [read_trained(folder) for name in run.experiments() for folder in run.jobs(name)]
@@ -17,14 +17,14 @@ def find_collapsed(run: Run) -> list[str]:
 
 
 def _describe_fall(record: JobRecord) -> str:
-    """Return the sentence of find_collapsed for a model; empty if its score did not fall."""
-    graphs = count(len(record.validated_on), "graph")
-    verb = "is" if graphs.startswith("1 ") else "are"
+    """Return the sentence of describe_collapsed for a model; empty if its score did not fall."""
     for part in record.fits():
         curve = record.curve[part]
         step, best = max(curve, key=lambda point: point[1])
         last_step, last = curve[-1]
         if len(curve) >= SHORT and best - last > FALL:
+            graphs = count(len(record.validated_on), "graph")
+            verb = "is" if graphs.startswith("1 ") else "are"
             return (
                 f"{record.experiment}, {' + '.join(record.collections)}, fold {record.fold}, seed "
                 f"{record.seed}: best at step {step} of {last_step}, then its inner score fell "

@@ -295,6 +295,8 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
             continue
         defect = find_other_graphs(run, store)
         if defect is None:
+            for words in refused:
+                warn(f"{words} {folder} is used instead.")
             return store
         refused.append(defect)
     if refused:

@@ -80,7 +80,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", tmp_path / "missing.py"), "missing.py: there is no such file"),
         (("choose", tmp_path), "is a folder"),
         (("choose", empty), "`program`"),
-        (("choose", file, "--replay", "--search", "genetics"), "Did you mean genetic? Give one of"),
+        (("choose", file, "--replay", "--search", "genetics"), r"mean genetic\? Give one of"),
         (("choose", file, "--replay", "--search", "tpe", "--with", file), "Leave --with out"),
         (("choose", file), "Give --replay"),
         (("choose", "my_program.py", "--collection", "tile:xla"), "--collection is for"),

@@ -27,6 +27,7 @@ from solution.collecting.program_space import (
     make_program_space,
 )
 from solution.collecting.space import CHANGES, draw_new, link_sites, name_config
+from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.collecting.timing import SCHEMA
 from solution.domain.vocabulary import OPTION_CHOICES
 from solution.programs.child import Child, Limits
@@ -244,6 +245,24 @@ def test_a_tile_with_wrong_numbers_is_never_returned(ragged: Program, workers: W
     assert trials[1].time > 0
     found = harness.verify(trials, rounds=2)
     assert found is not None and found[0].name == name_config(right)
+
+
+@dataclass(frozen=True, eq=False)
+class Deadly(ProgramSpace):
+    """A space whose second tile makes the compiler abort."""
+
+    def flags(self, config: np.ndarray) -> Flags:
+        if config[0] == 2:
+            return Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "nonsense")))
+        return super().flags(config)
+
+
+def test_an_aborted_compilation_costs_one_configuration(ragged: Program, workers: Workers) -> None:
+    space = make_program_space(ragged, (TILES,))
+    deadly = Deadly(**{one.name: getattr(space, one.name) for one in fields(space)})
+    trials = Harness(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
+    assert [trial.nanoseconds is None for trial in trials] == [False, True, False]
+    assert trials[1].note.startswith("died")
 
 
 @dataclass(frozen=True, eq=False)

@@ -231,6 +231,11 @@ def test_without_ray_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_executor("ray")
 
 
+def test_nobody_answers(watch: Watched) -> None:
+    with pytest.raises(InputError, match="cluster answers"):
+        do(RayExecutor("127.0.0.1:1"), square, [(1,)], watch)
+
+
 def test_nothing_is_written_before(fastslow: FastSlow, tmp_path: Path) -> None:
     for address in ("127.0.0.1:1", "ray://head:10001"):
         done = fastslow("run", "--run", tmp_path / "run", "--executor", "ray", "--address", address)

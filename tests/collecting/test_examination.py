@@ -71,6 +71,7 @@ def assert_told(
     for tile, expected in ((wrong, "wrong"), (sound, "sound")):
         built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
         assert built[0] == expected, built
+        assert bool(built[2].executable) == (expected == "sound")  # a wrong one is never timed
 
 
 @pytest.mark.parametrize("result", ["mod(p, 1e-3)", "floor(100 * p)", "argmax(p, -1)"])

@@ -21,6 +21,7 @@ from benchmarks.collected_sample import COUNTS, Sample, draw_drafts, find_archit
 from benchmarks.fewest_compilations import PatientEstimator
 from benchmarks.release import pack
 from benchmarks.tpu_models import FAMILIES, build, draw_settings, write_file
+from solution.analysis.data_check import check_files
 from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.families import write_programs
@@ -29,7 +30,6 @@ from solution.collecting.space import draw_new
 from solution.collecting.target import parse_target
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.scan import scan
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import Compiler
 from solution.programs.hlo.messages import instructions
@@ -317,7 +317,7 @@ def read_layouts() -> dict[tuple[str, str], list[str]]:
 
 
 def test_every_bundled_file_is_sound_and_no_architecture_is_repeated() -> None:
-    _, defects = scan(find_files(COLLECTED))
+    _, defects, _ = check_files(find_files(COLLECTED))
     assert not defects
     layouts = read_layouts()
     for name in {name for name, _ in layouts}:

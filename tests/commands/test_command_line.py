@@ -150,6 +150,8 @@ for words in (["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]):
         main()
     except SystemExit as end:
         assert end.code == 2
+    else:
+        raise AssertionError(words)
     assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -167,7 +167,7 @@ def test_the_numbers_of_splitmix64_from_seed_0() -> None:
     assert drawn == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
 
 
-keys = st.tuples(st.sampled_from(["layout:nlp:random", "tile:xla"]), st.text("ab-é", max_size=8))
+keys = st.tuples(st.sampled_from(["layout:nlp:random", "tile:xla"]), st.text(max_size=8))
 
 layouts = arrays.arrays(
     np.int8,

@@ -33,8 +33,7 @@ COUNTED = (("create", "500"), ("create", "hangs"), ("create", "html"), ("create"
 # The second look is the same call as the first one: these are the kinds that differ there.
 SECOND_LOOK = ("401", "429 once", "500", "refused", "lost", "hangs", "wrong")
 UPLOAD = (*OTHERS, "dropped", "hangs")
-CREATING = tuple(kind for kind in KINDS if kind not in ("401", "404", "429"))
-BY_COLUMN = {"look": KINDS, "create": CREATING, "confirm": SECOND_LOOK, "upload": UPLOAD}
+BY_COLUMN = {"look": KINDS, "create": KINDS, "confirm": SECOND_LOOK, "upload": UPLOAD}
 CELLS = [
     *((column, kind, kind == "lost") for column in COLUMNS
       for kind in BY_COLUMN.get(column, OTHERS)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solution.runs.collapse import find_collapsed
+from solution.runs.collapse import describe_collapsed
 from solution.runs.fingerprint import fingerprint_code
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_job, write_job
@@ -172,14 +172,14 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_a_model_that_fell_is_named_with_its_likely_reason(run: Run) -> None:
-    assert find_collapsed(run) == []
+    assert describe_collapsed(run) == []
     give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)])
-    (words,) = find_collapsed(run)
+    (words,) = describe_collapsed(run)
     assert "trees_001, tile:xla, fold 0, seed 0: best at step 2 of 62" in words
     assert "fell from 0.89 to 0.34" in words
     assert "probably unlike" in words
     give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)], "a")
-    assert "1 graph" in find_collapsed(run)[0]
+    assert "1 graph" in describe_collapsed(run)[0]
 
 
 def test_a_run_that_is_gone_on_with_by_other_libraries_or_code_says_so(

@@ -116,7 +116,7 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
 def test_joined_runs_are_the_run_of_one(plan: Plan, alone: Run, tmp_path: Path) -> None:
     """Different experiments, and different collections of one, each in separate sessions."""
     nothing, tiles = find_experiment(NOTHING), find_experiment(TILES).quick()
-    whole = train(tmp_path / "whole", [nothing, tiles], plan, sources=[alone])
+    whole = train(tmp_path / "whole", [nothing, tiles], plan)
     refits = Packing(REFIT, [nothing, tiles], plan, whole, ("tile:xla",))
     assert [job.describe() for job in refits.list_missing()] == [
         "nothing_001 tile:xla all graphs", "tile_lightgbm_001 tile:xla all graphs"

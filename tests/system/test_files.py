@@ -127,9 +127,10 @@ def test_no_byte_of_a_sealed_record_may_change(tmp_path: Path) -> None:
     damaged += [content + b"\n", b" " + content, content.replace(b"  ", b" ")]
     damaged += [content.replace(b'"name"', b'"hops": 1, "name"')]
     for place in range(len(content)):
-        flipped = bytearray(content)
-        flipped[place] ^= 1 << place % 8
-        damaged.append(bytes(flipped))
+        for bit in range(8):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << bit
+            damaged.append(bytes(flipped))
     for other in damaged:
         path.write_bytes(other)
         with pytest.raises(InputError, match="record.json: expected"):

@@ -30,7 +30,7 @@ def make(graphs: dict[tuple[str, str], int], seeds: int = 1) -> pl.DataFrame:
 
 
 @given(tables=st.lists(GRAPHS, min_size=1, max_size=3), max_rows=st.integers(1, 60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_together_the_batches_are_the_files_and_no_graph_is_divided(
     tables: list[dict[tuple[str, str], int]],
     max_rows: int,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 
 from solution.collecting.target import Target
 from solution.collecting.tpu.canonical import hash_texts
@@ -95,7 +95,7 @@ class Estimator:
         work: Any = partial(serve_tpu, target=target, folder=self._folder.path)
         self._children = [Child(limits, work=work) for _ in range(processes)]
 
-    def __enter__(self) -> "Estimator":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -169,8 +169,8 @@ class Estimator:
                 answer = self._look_up(context, Reader(passed))
                 if answer is not None:
                     return answer
-        found = Request(module, tuple(options), checked.devices, layouts, limits=self._limits)
-        return found, context, key
+        request = Request(module, tuple(options), checked.devices, layouts, limits=self._limits)
+        return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
         """Return the answer for a module that is not in the cache. The module is compiled in full

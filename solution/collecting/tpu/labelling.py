@@ -185,6 +185,9 @@ class Estimation:
         return read_estimates(self._journal.sound())
 
     def describe(self) -> dict[str, Any]:
+        """Return facts about a collection: the target, the number of different compiled programs,
+        the numbers of requested layouts that were taken, untaken and unseen, and the processor
+        seconds, spent and predicted."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,

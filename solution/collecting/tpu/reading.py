@@ -66,9 +66,9 @@ class Learned:
     is_same: bool
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What Reader.read knows and collects: costs by kernel, and the copies found so far."""
+@dataclass
+class _Reading:
+    """A call of Reader.read: the given costs by kernel, and the copies found so far."""
 
     costs: Mapping[str, Cost]
     copies: list[Copy] = field(default_factory=list)
@@ -130,11 +130,11 @@ class Reader:
 
     def read(self, costs: Mapping[str, Cost]) -> CompiledProgram:
         """Return the program; `costs` are the costs of its kernels, by canonical name."""
-        found = _Found(costs)
-        region = self._read_region(self.names.entry, 1, found)
+        reading = _Reading(costs)
+        region = self._read_region(self.names.entry, 1, reading)
         return CompiledProgram(
             region=region,
-            copies=tuple(found.copies),
+            copies=tuple(reading.copies),
             tensors=tuple(self._read_tensors()),
             memory_bytes=sum(
                 buffer.size
@@ -144,8 +144,8 @@ class Reader:
             digest=self.names.program,
         )
 
-    def _read_region(self, computation: Any, trips: int, found: _Found) -> Region:
-        """Return the steps of a computation that runs `trips` times; add its copies to `found`."""
+    def _read_region(self, computation: Any, trips: int, reading: _Reading) -> Region:
+        """Return the steps of a computation that runs `trips` times; add copies to `reading`."""
         steps: list[Step] = []
         # by the id of an asynchronous instruction: the name of the Begin that started the work
         begun: dict[int, str] = {}
@@ -153,43 +153,43 @@ class Reader:
             called = self.names.called(instruction)
             opcode = instruction.opcode
             if opcode == "while":
-                steps.append(self._read_loop(instruction, trips, found))
+                steps.append(self._read_loop(instruction, trips, reading))
             elif opcode == "conditional":
-                inner = (self._read_region(branch, trips, found) for branch in called)
+                inner = (self._read_region(branch, trips, reading) for branch in called)
                 steps.append(Branches(tuple(inner)))
             elif opcode == "call":
-                steps += self._read_region(called[0], trips, found).steps
+                steps += self._read_region(called[0], trips, reading).steps
             elif opcode.endswith(BEGINS):
                 begun[instruction.id] = instruction.name
-                steps.append(self._read_begin(instruction, trips, found))
+                steps.append(self._read_begin(instruction, trips, reading))
             elif opcode.endswith(UPDATES):
                 begun[instruction.id] = begun.get(instruction.operand_ids[0], "")
             elif opcode.endswith(WAITS):
                 steps.append(Wait(begun.get(instruction.operand_ids[0], "")))
             elif instruction.id in self._keys:
-                kernel = self._read_kernel(instruction, found.costs)
+                kernel = self._read_kernel(instruction, reading.costs)
                 steps.append(kernel)
                 if opcode == "copy":
-                    found.copies.append(self._read_copy(instruction, kernel.cost.cycles, trips))
+                    reading.copies.append(self._read_copy(instruction, kernel.cost.cycles, trips))
         return Region(tuple(steps))
 
-    def _read_loop(self, instruction: Instruction, trips: int, found: _Found) -> Loop:
+    def _read_loop(self, instruction: Instruction, trips: int, reading: _Reading) -> Loop:
         body, condition = self.names.called(instruction)
         known = find_trips(instruction, condition)
         count = DEFAULT_TRIPS if known is None else known
         return Loop(
-            self._read_region(body, trips * count, found),
-            self._read_region(condition, trips * (count + 1), found),
+            self._read_region(body, trips * count, reading),
+            self._read_region(condition, trips * (count + 1), reading),
             count,
         )
 
-    def _read_begin(self, instruction: Instruction, trips: int, found: _Found) -> Begin:
+    def _read_begin(self, instruction: Instruction, trips: int, reading: _Reading) -> Begin:
         if instruction.opcode == "copy-start":
-            found.copies.append(self._read_copy(instruction, None, trips))
+            reading.copies.append(self._read_copy(instruction, None, trips))
         called = self.names.called(instruction)
         region = None
         if instruction.opcode == "async-start" and called:
-            region = self._read_region(called[0], trips, found)
+            region = self._read_region(called[0], trips, reading)
         # Bytes of HBM that a copy reads and writes; its result is (target, source, context).
         moved = _sum_bytes(_in_hbm(open_tuple(instruction.shape)[:2]))
         return Begin(instruction.name, region, moved)

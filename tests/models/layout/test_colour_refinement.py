@@ -39,6 +39,7 @@ from solution.models.layout.layout_gnn import (
 from solution.models.nets.forward import SparseRows, sum_entries
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
+from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]
@@ -120,9 +121,14 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
     return (torch.from_numpy(structure.shares).T @ torch.stack(x)).flatten()
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 10, 4)])
-def test_the_net_equals_one_that_shares_nothing(rounds: tuple[int, ...]) -> None:
-    """On a CPU; see test_implementations.py for other devices."""
+def test_the_net_equals_one_that_shares_nothing(
+    rounds: tuple[int, ...], is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU, and as on any other device."""
+    if not is_compiled:
+        compute_as_elsewhere(monkeypatch)
     torch.manual_seed(0)
     net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
     graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
