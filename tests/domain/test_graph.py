@@ -116,6 +116,7 @@ TILE_DEFECTS: list[tuple[str, Change, str]] = [
         *((make_layout_graph(), *defect) for defect in LAYOUT_DEFECTS),
         *((make_tile_graph(), *defect) for defect in TILE_DEFECTS),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_a_defect_is_refused_by_name(graph: Graph, name: str, change: Change, message: str) -> None:
     assert message in "; ".join(refuse(graph, **{name: change(getattr(graph, name))}))
