@@ -142,10 +142,8 @@ def choose(
     """
     given = _list_given(context)
     if verdict is not None:
-        from solution.choosing.measured import take_verdict
-
         _refuse_unused(given, verdict)
-        say(take_verdict(verdict, out))
+        _take_verdict(verdict, out)
         return
     if program is None:
         raise InputError("Give a program's file, such as `fastslow choose my_program.py`.")
@@ -161,6 +159,12 @@ def choose(
         nodes=_find_nodes(target, executor, address),
     )  # fmt: skip
     _search(program, _open_leading(bundle, search, target), out, settings, memory=memory)
+
+
+def _take_verdict(verdict: Path, out: Path | None) -> None:
+    from solution.choosing.measured import take_verdict
+
+    say(take_verdict(verdict, out))
 
 
 def _search(

@@ -113,7 +113,8 @@ class TableRanker(Ranker):
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
     """Return scores (rows,) as float32; integers become ranks if float32 would merge some."""
-    narrowed = scores.astype(np.float32)
+    with np.errstate(over="ignore"):  # scores that become infinite are refused with a message
+        narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)
         if len(np.unique(narrowed)) < len(values):
