@@ -4,8 +4,8 @@ import dataclasses
 import sys
 import time
 import webbrowser
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -113,7 +113,6 @@ def run(
     """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
     members = _list_members(recipe)  # checks the recipe before slow imports
     from solution.training.jobs import find_backlog
-    from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
@@ -130,11 +129,8 @@ def run(
         began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
         prepared = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
-        opening = open_store(
-            source, prepared, found, collections=collections, limit=limit,
-            named=store_folder is not None, workers=workers,
-        )  # fmt: skip
-        store = stack.enter_context(opening)
+        how = store_folder is not None, workers
+        store = stack.enter_context(divided.prepare(found, source, prepared, *how))
         if estimate:
             _show_estimate(found, divided.plan(found, store), slots or 1, folds, hours)
             return
@@ -155,6 +151,22 @@ class Division:
     collections: Sequence[str]
     mixes: bool  # training may use timed and estimated labels together
 
+    def prepare(
+        self,
+        found: "list[Experiment]",
+        source: Path,
+        folder: Path,
+        named: bool,
+        workers: int | None,
+    ) -> "AbstractContextManager[Store]":
+        """Return a context manager that yields the store of the prepared data; see open_store."""
+        from solution.training.opening import open_store
+
+        return open_store(
+            source, folder, found, collections=self.collections, limit=self.limit, named=named,
+            workers=workers,
+        )  # fmt: skip
+
     def plan(self, found: "list[Experiment]", store: "Store") -> "Plan":
         """Return the plan: the selected graphs, divided into folds. Raises InputError if no graph
         has labels, or no experiment ranks any of the graphs, or labels have several sources and
@@ -170,11 +182,11 @@ class Division:
         check_experiments(found, plan)
         return plan
 
+    @contextmanager
     def open(
         self, found: "list[Experiment]", plan: "Plan", folder: Path, *, afresh: bool
-    ) -> AbstractContextManager[Run]:
-        """Warn of graphs that exist twice; return a context manager that begins or resumes the
-        run, and yields it."""
+    ) -> "Iterator[Run]":
+        """Warn of graphs that exist twice; then begin or resume the run, and yield it."""
         from solution.analysis.data_check import find_equal_graphs
         from solution.system.progress import warn
         from solution.training.opening import describe_run, open_planned
@@ -182,10 +194,11 @@ class Division:
         for words in find_equal_graphs(plan.store.graphs):
             warn(words)
         settings = describe_run(found, plan, self.scheme, self.folds)
-        return open_planned(
+        with open_planned(
             found, plan, folder, settings, quick=self.limit, replace=afresh,
             collections=self.collections,
-        )  # fmt: skip
+        ) as run:  # fmt: skip
+            yield run
 
 
 def _recall(

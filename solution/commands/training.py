@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,10 @@ from solution.system.buckets import Mirror, on_this_machine
 from solution.system.files import check_writable
 from solution.system.names import is_address
 from solution.system.terminal import output, say
+
+if TYPE_CHECKING:
+    from solution.store.store import Store
+    from solution.training.plan import Plan
 
 # Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
 
@@ -102,9 +106,7 @@ def tune(
     proposed together, and their scores are recorded in this order.
     """
     from solution.training.failures import load_experiment
-    from solution.training.opening import check_mixture
     from solution.training.out_of_fold import check_collections
-    from solution.training.plan import make_plan
     from solution.tuning.search import Search, show_study
     from solution.tuning.space import find_searched
     from solution.tuning.study_picture import draw_study
@@ -118,8 +120,7 @@ def tune(
     at_once = workers or (1 if executor == "local" else None)
     tried_on = options.make_executor(executor, address, at_once, gpu_share)
     with options.open_given_store(data, [found]) as store:
-        plan = make_plan(store, "architecture", folds)
-        check_mixture(plan, mixes=mixes)
+        plan = _make_plan(store, folds, mixes=mixes)
         search = Search(
             found, plan, folder, sampler, seed, prune=prune, executor=tried_on, at_once=at_once
         )
@@ -127,3 +128,12 @@ def tune(
     output.print(show_study(study))
     draw_study(study, folder / "study.png")
     say(f"Best settings: {search.best_experiment(study)}. Picture: {folder / 'study.png'}")
+
+
+def _make_plan(store: "Store", folds: int, *, mixes: bool) -> "Plan":
+    from solution.training.opening import check_mixture
+    from solution.training.plan import make_plan
+
+    plan = make_plan(store, "architecture", folds)
+    check_mixture(plan, mixes=mixes)
+    return plan
