@@ -20,7 +20,7 @@ import polars as pl
 
 from solution.analysis.data_check import check_files
 from solution.data.folders import GraphFile, find_files, find_sample_submission
-from solution.data.scan import join_defects
+from solution.data.summaries import join_defects
 from solution.domain.collection import COLLECTIONS, SAMPLE_SUBMISSION, SPLITS
 from solution.domain.graph import warn_of_estimates
 from solution.system.errors import InputError

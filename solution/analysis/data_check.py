@@ -10,7 +10,7 @@ import polars as pl
 from solution.data.folders import GraphFile
 from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
-from solution.data.scan import SCHEMA, read_labelled, summarise
+from solution.data.summaries import SCHEMA, read_labelled, summarise
 from solution.serving.possible import describe_impossible
 from solution.store.graph_file import read_prepared
 from solution.store.store import Store, find_mixed, name_kind
@@ -37,7 +37,7 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
     """Read every file once, and collect its defects.
 
     Returns:
-        A table with a row per file without defects: the columns of solution.data.scan, and the hash
+        A table with a row per file without defects: the columns of solution.data.summaries, and the hash
         of the file in the column "source". A list of messages: one for each defective file, and one
         for each collection that mixes kinds of configurations, so that no model can learn from it.
         A list of sentences, one for each file with a layout that no tensor can have.

@@ -144,7 +144,7 @@ def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
 
 def draw_noise(summaries: pl.DataFrame) -> Figure:
     """Return a figure of the share of duplicate configurations, and how much their runtimes differ.
-    `summaries`: the table of solution.data.scan, a row per graph."""
+    `summaries`: the table of solution.data.summaries, a row per graph."""
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.4])
     shares = [_repeated(summaries.filter(pl.col("collection") == name)) for name in NAMES]

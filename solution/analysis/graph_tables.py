@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.analysis import measures
-from solution.data.scan import aggregate
+from solution.data.summaries import aggregate
 from solution.domain.graph import TIMED, Graph, warn_of_estimates
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
@@ -33,7 +33,7 @@ def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
     """Return a row of counts for each collection and, last, for all of them together.
 
     Args:
-        summaries: the table of solution.data.scan, a row per graph.
+        summaries: the table of solution.data.summaries, a row per graph.
 
     Returns:
         A table with the columns collection; graphs (count); nodes, edges and configs (means per

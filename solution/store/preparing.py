@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from solution.data.folders import GraphFile
 from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
-from solution.data.scan import Summary, join_defects, read_labelled, summarise
+from solution.data.summaries import Summary, join_defects, read_labelled, summarise
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.domain.graph import TIMED
 from solution.features.preparation import Preparation

@@ -30,7 +30,7 @@ import polars as pl
 
 from solution.data.folders import GraphFile
 from solution.data.parallel_files import map_files
-from solution.data.scan import SCHEMA
+from solution.data.summaries import SCHEMA
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, SPLITS, collection
 from solution.domain.graph import TIMED, Graph
 from solution.domain.vocabulary import OPTION_SETS

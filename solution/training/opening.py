@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.data.folders import find_files, find_left_out, find_sample_submission
-from solution.data.scan import join_defects
+from solution.data.summaries import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
 from solution.domain.graph import show_source

@@ -25,7 +25,7 @@ from solution.analysis.graph_picture import (
 from solution.analysis.graph_tables import EVERY, measure_scale, show_graph
 from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph
-from solution.data.scan import SCHEMA, summarise
+from solution.data.summaries import SCHEMA, summarise
 from solution.domain import vocabulary
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
