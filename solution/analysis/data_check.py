@@ -37,9 +37,10 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
     """Read every file once, and collect its defects.
 
     Returns:
-        A table with a row per file without defects: the columns of solution.data.summaries, and the hash
-        of the file in the column "source". A list of messages: one for each defective file, and one
-        for each collection that mixes kinds of configurations, so that no model can learn from it.
+        A table with a row per file without defects: the columns of solution.data.summaries, and the
+        hash of the file in the column "source". A list of messages: one for each defective file,
+        and one for each collection that mixes kinds of configurations, so that no model can learn
+        from it.
         A list of sentences, one for each file with a layout that no tensor can have.
     """
     results = map_files(_check_file, files, "Checking files")
