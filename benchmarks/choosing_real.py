@@ -42,7 +42,7 @@ from solution.domain.vocabulary import OPTION_NAMES
 from solution.programs.child import Child, Limits, choose_core
 from solution.programs.compiler import Compiler, Flags
 from solution.serving.bundle import load_bundle
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 from solution.system.terminal import make_table
 
 FAMILIES = ("gnn", "transformer", "convnet", "mlp", "mixer", "recurrent") * 2
@@ -244,8 +244,7 @@ def main() -> None:
             file = given.folder / way / f"{path.stem}.json"
             if not file.is_file():
                 answer = answer_by(way, path, given.folder / way / path.stem)
-                with replace_file(file) as temporary:
-                    temporary.write_text(json.dumps(answer))
+                write_bytes(json.dumps(answer).encode(), file)
                 print(f"{way} {path.stem}: {answer}", flush=True)
     show(given.folder, paths)
 

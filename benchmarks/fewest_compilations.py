@@ -1,7 +1,6 @@
 """Estimate many modules for a TPU, and compile as few of them in full as possible."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from solution.collecting.tpu.estimator import Answer, Estimator
@@ -28,7 +27,7 @@ class PatientEstimator(Estimator):
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, Prepared] = {}
-        for number, passed in self._pass_all(modules):
+        for number, passed in enumerate(self._share(self._pass, modules)):
             if isinstance(passed, Answer):
                 answers[number] = passed
             else:
@@ -59,17 +58,6 @@ class PatientEstimator(Estimator):
             why = f"{missing[number]} of its kernels are not known"
             answers[number] = Answer(None, why, programs[number])
         return [answers[number] for number in sorted(answers)]
-
-    def _pass_all(self, modules: Sequence[bytes]) -> list[tuple[int, Answer | Prepared]]:
-        """Run the passes over HLO on all modules, a share of them in each child process."""
-        numbered, shares = list(enumerate(modules)), len(self._children)
-
-        def run(share: int) -> list[tuple[int, Answer | Prepared]]:
-            child = self._children[share]
-            return [(number, self._pass(child, one)) for number, one in numbered[share::shares]]
-
-        with ThreadPoolExecutor(shares) as pool:
-            return [passed for part in pool.map(run, range(shares)) for passed in part]
 
     def _pass(self, child: Child, module: bytes) -> Answer | Prepared:
         """Run the passes over HLO on a module and store their result, unless the cache already has

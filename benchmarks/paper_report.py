@@ -16,7 +16,7 @@ from benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
 from ensembles.statistics import mean_over_collections
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.metrics import Mean
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 from solution.system.pictures import save_figure
 from solution.system.terminal import make_table
 
@@ -172,8 +172,7 @@ def replace_between(path: Path, text: str, command: str = "make papers") -> None
     _, end, after = rest.partition(marks[1])
     if not end:
         raise ValueError(f"{path}: expected the lines {marks[0]!r} and {marks[1]!r}")
-    with replace_file(path) as temporary:
-        temporary.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    write_bytes(f"{before}{begin}\n{text}\n{end}{after}".encode(), path)
 
 
 def as_markdown(rows: list[list[str]], corner: str) -> str:

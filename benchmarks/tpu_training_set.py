@@ -35,7 +35,7 @@ from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.programs.child import Limits
-from solution.system.files import make_folder, replace_file
+from solution.system.files import make_folder, write_bytes
 from solution.system.terminal import make_table, say
 
 SMALL = 5  # small programs for each one of realistic size, which takes five times as long
@@ -77,8 +77,7 @@ def collect(folder: Path, programs: int, configs: int, minutes: float, target: s
             if (KEPT / kept).is_file():
                 continue
             path = folder / "programs" / f"{drawn.name}.py"
-            with replace_file(path) as temporary:
-                temporary.write_text(drawn.text, encoding="utf-8")
+            write_bytes(drawn.text.encode(), path)
             batches[drawn.source, drawn.search].append(path)
         for (source, search), paths in batches.items():
             out = Destination(folder / "set", f"layout:{source}:{search}", "train")

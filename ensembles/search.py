@@ -35,7 +35,7 @@ from ensembles.weights import FITS, Ballot, Fit, fit_best, read_ballots, shrink
 from solution.domain.dividing import divide_groups
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import checksum, read_bytes, replace_file
+from solution.system.files import checksum, read_bytes, write_bytes
 
 PARTS = 5  # number of parts into which cross-validation divides the graphs
 SEED = 0
@@ -274,8 +274,7 @@ def write_recipe(proposal: Proposal, path: Path, fallback: str | None, run: Run)
     for collection, shares in others:
         if shares != first[1]:
             lines += ["", f'[collections."{collection}"]', *_list_shares(shares)]
-    with replace_file(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_bytes(("\n".join(lines) + "\n").encode(), path)
 
 
 def _list_shares(shares: Mapping[str, float]) -> list[str]:

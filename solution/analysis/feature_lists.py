@@ -1,6 +1,7 @@
 """List the columns of the feature tables, and write the tables to a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -88,10 +89,12 @@ def write_collection(store: Store, collection: Collection, path: Path) -> int:
     """
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     graphs = store.load(rows.sort("graph"), GraphCache(0))
-    first = graphs[0]
-    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
-    schema.update({feature.name: pl.Float32() for feature in list_features(first)})
-    schema["runtime"] = pl.Float64()
     with track(graphs, f"Table of {collection.name}") as tracked:
-        write_batches(keyed_tables(_check_alike(tracked, first)), schema, path, sealed=False)
+        remaining = iter(tracked)
+        first = next(remaining)
+        schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
+        schema.update({feature.name: pl.Float32() for feature in list_features(first)})
+        schema["runtime"] = pl.Float64()
+        alike = _check_alike(chain([first], remaining), first)
+        write_batches(keyed_tables(alike), schema, path, sealed=False)
     return int(rows["configs"].sum())

@@ -14,7 +14,7 @@ from solution.collecting.target import CPU
 from solution.commands import options
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import check_writable, replace_file
+from solution.system.files import check_writable, write_bytes
 from solution.system.names import check_ending
 from solution.system.terminal import make_table, output, say
 from solution.system.wording import how_to_install
@@ -237,8 +237,7 @@ def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
                 if path == PIPE and rankings:
                     _write_to(stdout, make(rankings))
                 elif path is not None and rankings:
-                    with replace_file(path) as temporary:
-                        temporary.write_text(make(rankings), encoding="utf-8")
+                    write_bytes(make(rankings).encode(), path)
                     say(f"Complete ranking: {path}")
 
 

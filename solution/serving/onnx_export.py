@@ -28,7 +28,7 @@ from solution.models.tile.tile_forward import convolve, count_blocks, describe_k
 from solution.serving.bundle import Bundle, naming
 from solution.serving.record import Member
 from solution.system.errors import InputError
-from solution.system.files import make_folder, replace_file
+from solution.system.files import make_folder, write_bytes
 from solution.system.names import place_below
 from solution.system.sealing import read_record
 
@@ -54,8 +54,7 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
             layers, scores = write(record["settings"], *read_weights(bundle.folder / member.folder))
             notes = {"kind": record["kind"], "collections": ",".join(member.collections)}
             content = layers.finish(scores, notes).SerializeToString()
-        with replace_file(path) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(content, path)
         paths.append(path)
     return paths
 

@@ -41,7 +41,7 @@ from solution.system.files import (
     locked,
     remove,
     remove_leftovers,
-    replace_file,
+    write_bytes,
     write_sealed,
 )
 from solution.system.refusals import name_full_disk
@@ -136,8 +136,7 @@ def _finish(
     contents[INDEX] = index.getvalue()
     remove(folder / SAMPLE_SUBMISSION)
     for name, content in contents.items():
-        with replace_file(folder / name) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(content, folder / name)
     files = {name: seal_file(content) for name, content in contents.items()}
     write_sealed({**wanted, "files": files}, folder / RECORD)
 

@@ -30,7 +30,7 @@ from typing import Any
 from solution.domain.collection import NAMES
 from solution.experiments import DEFAULTS
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 from solution.system.names import match
 from solution.system.progress import console
 from submissions.calls import stopped_by_signals
@@ -310,8 +310,7 @@ def write(notebook: Mapping[str, Any], path: Path) -> None:
         if cell.cell_type == "code":
             cell.outputs = [kept for output in cell.outputs if (kept := _clean(output))]
     text = nbformat.writes(node).replace(f"{PROJECT}/", "")
-    with replace_file(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_bytes((text + "\n").encode(), path)
 
 
 def _clean(output: Any) -> Any:

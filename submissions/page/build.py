@@ -14,7 +14,7 @@ from ensembles.merge import describe_caveats, describe_fit
 from ensembles.recipe import Recipe, recall
 from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 from solution.system.terminal import escape
 from solution.system.wording import count
 from submissions.calls import read_wait_settings
@@ -77,8 +77,7 @@ def write_page(
     last = recall(run.folder)
     is_last = last is None or last.name == recipe.name
     path = path or run.folder / (REPORT if is_last else f"report-{recipe.name}.html")
-    with replace_file(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_bytes(page.encode(), path)
     return path
 
 

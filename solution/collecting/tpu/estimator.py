@@ -7,13 +7,13 @@ stored. If that fails, the program is compiled in full, and the costs of all its
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from solution.collecting.target import Target
 from solution.collecting.tpu.canonical import hash_texts
@@ -36,6 +36,8 @@ FULL_MEMORY = 0.8
 MOST_NEW = 0.75
 GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
 Asked = tuple[bytes, Sequence[Option], EntryLayouts | None]  # module, options, entry layouts
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,20 @@ class Estimator:
     def estimate_many(self, given: Iterable[Asked]) -> Iterator[Answer]:
         """Yield the answer for each (module, options, entry layouts), in order; compile in
         parallel."""
+        return self._share(self._estimate, given)
+
+    def _share(
+        self, work: Callable[[Child, Given], Result], given: Iterable[Given]
+    ) -> Iterator[Result]:
+        """Yield `work(child, one)` for each of `given`, in order; each child does one at a time."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             idle.put(child)
 
-        def run(asked: Asked) -> Answer:
+        def run(one: Given) -> Result:
             child = idle.get()
             try:
-                return self._estimate(child, asked)
+                return work(child, one)
             finally:
                 idle.put(child)
 

@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from solution.system.errors import InputError
-from solution.system.files import open_regular, replace_file
+from solution.system.files import open_regular, write_bytes
 
 NAME = "checkpoint.safetensors"
 RECORD, SEAL = "record", "seal"  # entries of the file's metadata: JSON values, and the checksum
@@ -37,8 +37,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
     # safetensors' save_file would report a full disk by another type of error
-    with replace_file(folder / NAME) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(content, folder / NAME)
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

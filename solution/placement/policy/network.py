@@ -28,7 +28,7 @@ from solution.models.nets.checkpoint import SEAL, seal_tensors
 from solution.placement.policy.graph_inputs import NUM_COLUMNS, Inputs, Votes
 from solution.placement.policy.policy_settings import MAX_HEAD, PolicySettings
 from solution.system.errors import InputError
-from solution.system.files import open_regular, replace_file
+from solution.system.files import open_regular, write_bytes
 
 # initial coupling (Agreement): added to an action's logit if all neighbours take it
 FIRST_STRENGTH = 1.0
@@ -375,8 +375,7 @@ def save_policy(policy: Policy, path: Path) -> None:
     tensors = {name: value.contiguous() for name, value in policy.state_dict().items()}
     text = json.dumps(asdict(policy.settings))
     content = save(tensors, {SETTINGS: text, SEAL: seal_tensors(tensors, text)})
-    with replace_file(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(content, path)
 
 
 def load_policy(path: Path = SHIPPED) -> Policy:

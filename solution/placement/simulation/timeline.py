@@ -11,7 +11,7 @@ from solution.domain.vocabulary import OPCODES
 from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import Machine
 from solution.placement.simulation.decision import Timeline
-from solution.system.files import replace_file
+from solution.system.files import write_bytes
 from solution.system.pictures import save_figure, show_plainly
 
 MICROSECONDS = 1e6
@@ -33,8 +33,7 @@ def name_kernel(graph: CostGraph, sizes: np.ndarray, kernel: int) -> str:
 def write_trace(graph: CostGraph, machine: Machine, line: Timeline, path: Path) -> None:
     """Write a Trace Event Format file: a row per device, and a row per link that was used."""
     trace = {"traceEvents": list(_trace(graph, machine, line)), "displayTimeUnit": "ms"}
-    with replace_file(path) as temporary:
-        temporary.write_text(json.dumps(trace), encoding="utf-8")
+    write_bytes(json.dumps(trace).encode(), path)
 
 
 def _trace(graph: CostGraph, machine: Machine, line: Timeline) -> Iterator[dict[str, Any]]:
