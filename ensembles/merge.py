@@ -37,7 +37,7 @@ def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.Dat
         pl.col("score").cast(pl.Float64),
     )
     config, model, score = (numbered[name].to_numpy() for name in numbered.columns)
-    # mean_c = sum_m scaled[c, m] / models, added up in the order of fold and seed
+    # mean of configuration c = sum over models m (by fold, then seed) of scaled[c, m] / models
     scaled = np.empty(len(score))
     by_model = np.argsort(model, kind="stable")
     for rows in np.split(by_model, np.flatnonzero(np.diff(model[by_model])) + 1):
@@ -148,7 +148,7 @@ def check_finished(run: Run, recipe: Recipe) -> None:
 def find_missing(run: Run, recipe: Recipe) -> list[str]:
     """Return the recipe's experiments in the run whose predictions are still to be made. An
     experiment is left out if none of its collections has labels, because it is never trained; the
-    fallback is returned anyway."""
+    fallback is returned even then."""
     begun = [name for name in _list_wanted(recipe) if name in run.experiments()]
     there = _list_predicted(run, begun)
     absent = [name for name in begun if name not in there]
@@ -231,8 +231,8 @@ def merge_scaled(
     Args:
         scaled: by experiment, the result of `normalise`.
 
-    Raises InputError if the recipe weights a member in this collection, the member lacks the
-    collection or some of its graphs, and the recipe does not allow it.
+    Raises InputError if a member with a weight in this collection lacks the collection or some of
+    its graphs, unless the recipe allows it.
     """
     weights = recipe.weights(collection)
     members = {name: scaled[name] for name in weights if name in scaled}

@@ -74,7 +74,7 @@ class Recipe(BaseModel):
     members: Weights
     # weights that replace `members` in a collection
     collections: dict[CollectionName, Weights] = {}
-    fallback: Name | None = None  # ranks the collections that no member predicts
+    fallback: Name | None = None  # experiment that ranks the collections that no member predicts
     allow_missing: frozenset[Literal["members", "graphs"]] = frozenset()
     fitted_on: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     # the search's score on graphs that it was not fitted on, mean over the collections
@@ -310,7 +310,7 @@ def choose_before_training(folder: Path, name: str | None, experiments: Sequence
 
 def weigh_equally(experiments: Sequence[str]) -> Recipe:
     """Return a recipe of all experiments with equal weights, by mean rank. If the control
-    experiment (which ranks nothing) is among them, it is the fallback."""
+    experiment, which scores all configurations alike, is among them, it is the fallback."""
     nothing = find_recipe(DEFAULT_RECIPE).fallback
     members = [name for name in experiments if name != nothing] or list(experiments)
     return Recipe(

@@ -66,7 +66,8 @@ class Rule:
         return ballot.score(self.weights[ballot.collection], self.method)
 
 
-Choose = Callable[[Sequence[Ballot]], Rule]  # fits a Rule on ballots, which hold labelled graphs
+# function that fits a Rule on ballots (labelled graphs)
+Choose = Callable[[Sequence[Ballot]], Rule]
 
 
 def learn(fit: Fit, method: Method) -> Choose:
@@ -218,8 +219,8 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     naive = {name: mean_of_collections(ballots, fitted) for name, (_, fitted) in found.items()}
     scores = {name: nested for name, (nested, _) in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
-    # nested score of the whole search: for each part of the graphs, search on the other parts
     naive[WHOLE] = naive[proposed.name]
+    # nested score of the whole search: for each part of the graphs, search on the other parts
     scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
     scores[BEST], scores[HINDSIGHT] = estimate(ballots, learn(fit_best, candidates[0].method))
     table = _tabulate(ballots, scores)

@@ -131,7 +131,8 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
         sources[find_collection(part.collection).source].append(part)
-    # Satterthwaite over sources s: freedom = variance ** 2 / sum_s (V_s ** 2 / f_s)
+    # Satterthwaite: freedom = variance ** 2 / sum_s (V_s ** 2 / f_s), with the variance V_s and the
+    # freedom f_s of each source s
     spreads = [_find_variance(group, len(parts)) for group in sources.values()]
     variance = np.sum([spread for spread, _ in spreads], axis=0)
     weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)
@@ -163,12 +164,13 @@ def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple
     for part in parts:
         rows = np.array([number[name] for name in part.groups])
         weights = np.bincount(rows, minlength=len(number)) / len(rows)
-        # z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2), added up over the collections
+        # z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2) of the module's docstring, added up
+        # over the collections
         sums = np.zeros_like(deviations)
         np.add.at(sums, rows, (part.scores - part.scores.mean(axis=0)) / len(rows))
         squares = (weights**2).sum()
         kept = 1 - 2 * weights + squares
-        kept[kept < TINY] = 1.0  # a single group has no deviation
+        kept[kept < TINY] = 1.0  # a single group: its deviation is 0, so avoid 0 / 0
         deviations += sums / np.sqrt(kept)[:, None] / collections
         freedoms.append(_find_freedom(weights, squares, weights**2 / kept))
     return (deviations**2).sum(axis=0), min(freedoms)
@@ -209,7 +211,7 @@ def mean_of_all(scores: pl.DataFrame) -> Mean | None:
     if set(scores["collection"]) != set(NAMES):
         return None
     mean = mean_over_collections(scores)
-    return replace(mean, high=min(mean.high, 1.0))  # min(NaN, 1.0) is NaN
+    return replace(mean, high=min(mean.high, 1.0))  # an unknown end stays NaN: min(NaN, 1.0) is NaN
 
 
 def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:

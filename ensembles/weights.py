@@ -131,7 +131,8 @@ def make_ballots(
     return ballots
 
 
-Fit = Callable[[Sequence[Ballot], Method], np.ndarray]  # fits weights (members,) that sum to 1
+# function that fits weights (members,) that sum to 1
+Fit = Callable[[Sequence[Ballot], Method], np.ndarray]
 GREEDY_STEPS = 20  # number of members that fit_greedy adds, with replacement
 TRIALS = 60  # number of trials of optuna's search
 SEED = 0

@@ -1,4 +1,4 @@
-"""`python -m solution` is `fastslow`."""
+"""Run the command line: `python -m solution` does the same as `fastslow`."""
 
 from solution.cli import main
 

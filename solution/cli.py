@@ -20,7 +20,7 @@ def main() -> None:
     """Run the command line; bad input ends it with one message and exit code 2."""
     try:
         _run()
-    except KeyboardInterrupt:  # while libraries are imported; later, the commands handle it
+    except KeyboardInterrupt:  # Ctrl-C while libraries are imported; later, the commands handle it
         _stop()
     except Exception as error:
         if not _came_of_stopping(error):
@@ -43,7 +43,7 @@ def _run() -> None:
             assemble(sys.argv[1:])()
     except InputError as error:
         _end(str(error))
-    except OSError as error:  # no space, no permission, a folder in the way
+    except OSError as error:  # such as a full disk, no permission, or a folder in a file's place
         _end(_describe(error))
     except MemoryError as error:
         _end(f"the memory is not enough. Close other programs, or use fewer workers. {error}")

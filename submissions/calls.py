@@ -166,7 +166,7 @@ class Calls:
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
         used = next(iter(find_credentials()), None)
-        if used is not None and used.defect:  # the CLI would print malformed credentials
+        if used is not None and used.defect:  # stop: the CLI would print malformed credentials
             kind = failures.BAD_CREDENTIALS
             words = kind.words.format(source=describe_credentials())
             raise failures.KaggleError(kind, f"{doing}: {words}: {used.defect}. {kind.advice}")
@@ -270,9 +270,9 @@ def make_environment() -> dict[str, str]:
     """Return the CLI's environment, without variables that leak secrets or change commands."""
     left_out = {*NOT_PASSED_ON, *VARIABLES}
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    # a trailing line break would end up in an HTTP header
+    # strip white space, because a trailing line break would end up in an HTTP header
     given = {name: value for name in VARIABLES if (value := os.environ.get(name, "").strip())}
-    # names of teams may contain any character
+    # use UTF-8, because names of teams may contain any character
     return {**kept, **given, "PYTHONUTF8": "1"}
 
 

@@ -37,7 +37,7 @@ PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # a password in a URL, such 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Where credentials were found: a variable or a file that the CLI reads. Holds no secret."""
+    """The source of credentials: a variable or a file that the CLI reads. It holds no secret."""
 
     source: str  # name of the variable or file
     method: str  # access token, legacy key or OAuth
@@ -125,7 +125,7 @@ def _list_forms(secret: str) -> Iterator[str]:
 
 
 def _list_base64(raw: bytes) -> Iterator[str]:
-    """Return the base64 text of the bytes: alone, and as it looks inside longer encoded data. Three
+    """Yield the base64 text of the bytes: alone, and as it looks inside longer encoded data. Three
     encoded bytes give four letters, so there are three alignments inside longer data."""
     yield base64.b64encode(raw).decode()
     yield base64.urlsafe_b64encode(raw).decode()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from solution.system.errors import InputError
 from solution.system.wording import shorten
 
-MAX_QUOTED = 200  # characters of the CLI's output in a message
+MAX_QUOTED = 200  # maximum number of characters of the CLI's output in a message
 
 # exit codes: Kaggle has the submission; it is unknown whether Kaggle has it; Kaggle has it but
 # could not score it. (An InputError exits with 2.)
@@ -32,8 +32,8 @@ class FailureKind:
     name: str
     words: str
     advice: str
-    passing: bool = False  # temporary: a later try may work
-    undecided: bool = False  # the server may have executed the call in spite of the failure
+    passing: bool = False  # True for a temporary failure: a later try may work
+    undecided: bool = False  # True if the server may have executed the call in spite of the failure
     # regular expression, searched in the CLI's output; empty if the output is not used
     pattern: str = ""
 

@@ -47,7 +47,7 @@ COLUMNS = (
     "private",
     "notes",
 )
-# Values of the column `state`; if rows with the same key are merged, the later one wins.
+# Values of the column `state`; of two rows that are merged, the value further right here wins.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")  # marks of an unresolved git merge
@@ -74,7 +74,8 @@ class Ledger:
         return [line for line in self.lines if line["state"] in IN_DOUBT]
 
     def of_file(self, fingerprint: str) -> list[Line]:
-        """Return the rows of the CSV with this fingerprint that arrived or may have arrived."""
+        """Return the rows of submissions that did or may have arrived, of the CSV file with this
+        fingerprint."""
         same = (line for line in self.lines if line["file"] == fingerprint)
         return [line for line in same if line["state"] not in ("", "failed")]
 
@@ -382,11 +383,11 @@ def read_time(text: str) -> datetime | None:
 def _is_proven_missing(
     listed: list[Submission], limits: SubmissionLimits | None, line: Line
 ) -> bool:
-    """Return True if the list would contain the row's submission, had it arrived.
+    """Return True if Kaggle's list proves that the row's submission did not arrive.
 
-    That holds if the list has as many submissions as Kaggle counts, or if it is sorted, newest
-    first, and reaches back to before the upload. A list shorter than SMALLEST_PAGE is not cut off,
-    so it proves nothing if Kaggle counts more submissions.
+    It proves this if it has as many submissions as Kaggle counts, or if it is sorted, newest first,
+    and reaches back to before the upload. A list shorter than SMALLEST_PAGE should be complete, so
+    it proves nothing if Kaggle counts more submissions.
     """
     if limits == SubmissionLimits():  # all zeros: an invalid answer, or an unknown user
         return False

@@ -47,7 +47,7 @@ CODE = (".py", ".toml")  # suffixes of untracked files that can change predictio
 class SourceTree:
     """The commit of the code, and its uncommitted changes."""
 
-    commit: str  # empty if the code is not in a git checkout
+    commit: str  # name of the commit; empty if the code is not in a git checkout
     changed: tuple[str, ...]  # paths of changed files
     difference: str  # the uncommitted changes, as `git diff` prints them
     defect: str = ""  # why git cannot tell the commit of a checkout; empty if it can
@@ -107,7 +107,7 @@ class Upload:
     """A submission with its provenance; each attempt to send it has a different key."""
 
     file: Path
-    content: bytes  # read once, and sent even if the file changes later
+    content: bytes  # the file's bytes, read once, and sent even if the file changes later
     fingerprint: str  # first digits of the content's SHA-256
     facts: dict[str, Any]  # content of provenance.json, except the key
     tree: SourceTree

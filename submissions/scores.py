@@ -256,7 +256,7 @@ def tabulate_leaderboard(rows: list[LeaderboardRow], ours: float | None) -> Tabl
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
     table.add_column("Public", justify="right")
     rank = TOP + AROUND
-    if ours is not None:  # below equal scores
+    if ours is not None:  # our rank is below rows with an equal score
         rank = 1 + sum(row.score is not None and row.score >= ours for row in rows)
     last = 0
     for number, row in enumerate(rows, start=1):

@@ -87,8 +87,8 @@ def find_earlier(
     """Return the key of an earlier submission of this file, so that it need not be sent again.
 
     That submission is pending, or has just been found in Kaggle's list. The result is None if the
-    file may be sent. Raises InputError if it must not be sent, because it is known already or no
-    submission remains.
+    file may be sent. Unless `force`, raises InputError if Kaggle already has another submission of
+    this file, or no submission remains. `not_there`: see submit.
     """
     ledger = tracker.read()
     if not force:
@@ -175,7 +175,8 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
 
 
 def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
-    """Return the submission's state after asking Kaggle; raise UnknownError if that fails."""
+    """Return the submission's state after asking Kaggle; raise UnknownError if that fails.
+    `failure`: the error of the upload; None if Kaggle answered that it was submitted."""
     try:
         if failure is None:
             tracker.accept(key)

@@ -65,8 +65,9 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
-    """Return ID and TopConfigs of all rows; raise InputError if the file is missing, or is no CSV
-    with these two columns. The encoding utf-8-sig accepts a byte-order mark at the beginning."""
+    """Return ID and TopConfigs of all rows; raise InputError, which names the file `shown`, if the
+    file `path` is missing, or is no CSV with these two columns. The encoding utf-8-sig accepts a
+    byte-order mark at the beginning."""
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
@@ -165,7 +166,8 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """Write and check a submission from a ranking: a table of collection, graph, config, score."""
+    """Write and check a submission from a ranking: a table of collection, graph, config, score. The
+    other arguments are those of replace_submission."""
     with replace_submission(order_graphs(ranking), graphs, sample, path) as written:
         return written
 

@@ -210,8 +210,8 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
             axes.scatter(part[:, 0], part[:, 1], s=6, color=f"C{number}", alpha=0.6)
             for number, part in enumerate(parts)
         ]
-        # Below the panel, the legend covers no points. Points are passed because otherwise
-        # matplotlib leaves out names that begin with _.
+        # Put the legend below the panel, where it covers no points. Pass it the points: without
+        # them, matplotlib leaves out names that begin with _.
         axes.legend(
             points, [show_name(graph, NAME_WIDTH) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,
@@ -332,7 +332,7 @@ def _label_components(axes: Axes, shares: np.ndarray) -> None:
 
 
 def draw_ranges(graphs: Sequence[Graph]) -> Figure:
-    """Return histograms of (slowest - fastest) / mean runtime, a panel per collection."""
+    """Return a figure of (slowest - fastest) / mean runtime: a histogram per collection."""
     figure, panels = make_panels(graphs, "What configurations decide: (slowest - fastest) / mean")
     for axes, labelled in panels:
         ranges = [measures.relative_range(graph) for graph in labelled]

@@ -51,14 +51,15 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     Returns:
         (k, columns); the sum over columns is the difference of the scores.
 
-    Raises InputError unless the ranker is made of trees or linear.
+    Raises InputError unless the ranker is linear or made of trees.
     """
     ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, BoostedTrees):
-        # Change of the score per unit of the trees' output: -1 if the trees predict relevance.
+        # Change of the score per unit of the trees' output: -1 if the trees predict relevance,
+        # which is high for fast configurations.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
-        # the last column is the constant term
+        # leave out the last column, the constant term
         found = sign * ranker.predict_rows(both, pred_contrib=True)[:, :-1]
     else:
         found = ranker.contributions(both)
@@ -66,7 +67,7 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
 
 
 def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
-    """Return the ranker; raise InputError unless it is made of trees or linear."""
+    """Return the ranker; raise InputError unless it is linear or made of trees."""
     if not isinstance(ranker, BoostedTrees | LinearRanker):
         raise InputError(
             f"a {type(ranker).__name__} cannot be explained: expected trees, a linear model or a "
@@ -92,8 +93,8 @@ class Comparison:
 
     graph: Graph
     ranker: Ranker
-    slow: int  # the configuration that is explained
-    fast: int  # the configuration it is compared with, which is predicted fastest
+    slow: int  # number of the configuration that is explained
+    fast: int  # number of the configuration predicted fastest, with which `slow` is compared
     scores: np.ndarray  # (configs,) predicted scores; higher means slower
 
     def rank(self, config: int) -> int:
@@ -166,8 +167,8 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
 
 
 def find_explained(name: str, run: Run) -> Experiment:
-    """Return the experiment with this name, or from the file with this path. Raises InputError if
-    there is none, or if the user's file has changed since the run was trained."""
+    """Return an experiment by its name, or by the path of its file. Raises InputError if there is
+    none, or if the user's file has changed since the run was trained."""
     if name in set(run.experiments()) - set(list_experiments()):
         raise InputError(
             f"{name}: an experiment of {run.folder} that is defined in your file. Give the path of "
@@ -240,8 +241,8 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
 
 
 def name_reasons(explanation: Explanation) -> list[str]:
-    """Return in words the NAMED columns that add most to the score of the slow configuration.
-    Columns with the same value in both configurations are left out."""
+    """Return in words the columns that add most to the score of the slow configuration, at most
+    NAMED. Columns with the same value in both configurations are left out."""
     differs = explanation.rows[explanation.slow] != explanation.rows[explanation.fast]
     speaks = differs & (explanation.contributions > 0)
     against = [column for column in explanation.order if speaks[column]]

@@ -28,7 +28,8 @@ SLOWER, FASTER = "#c44e52", "#4c72b0"
 
 
 def draw_contributions(explanation: Explanation, path: Path) -> None:
-    """Write a PNG of the contributions of columns, beside the columns that the model uses most."""
+    """Write a PNG with two bar charts: the largest contributions of columns to the difference of
+    scores, and the columns that the model uses most."""
     figure = Figure(figsize=(13, 5.6), layout="constrained")
     axes = figure.subplots(1, 2)
     order = explanation.order[:SHOWN][::-1]
@@ -126,8 +127,8 @@ def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
-    """Return about MAX_POINTS rows of all graphs, and the rank of each row in its graph. Ranks are
-    between 0 (fastest) and 1."""
+    """Return about MAX_POINTS rows of all graphs' feature tables, and the rank of each row in its
+    graph. Ranks are between 0 (fastest) and 1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
     limit = max(1, MAX_POINTS // len(graphs))

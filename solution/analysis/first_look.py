@@ -27,7 +27,7 @@ FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "configurations": data_pictures.draw_across,
     "scale": data_pictures.draw_scale,
 }
-# figures that need layout graphs
+# like FIGURES, but only drawn if the data has layout graphs
 OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,
     "pruning": data_pictures.draw_pruning,

@@ -21,9 +21,9 @@ SHOWN = 3  # maximum number of graph names in a message
 
 
 def look_up_graph(folder: Path, name: str | None, collections: Sequence[str] = NAMES) -> Graph:
-    """Read the graph `name`, or COLLECTION:NAME, of one of the collections from a folder of data or
-    from a store. The name may be None if there is a single graph. A graph from a store is returned
-    as it was prepared, for example pruned. Raises InputError unless exactly one graph matches."""
+    """Read a graph of one of the `collections` from a folder of data or from a store. A graph from
+    a store is returned as it was prepared, for example pruned. `name`: NAME or COLLECTION:NAME;
+    None if there is only one graph. Raises InputError unless exactly one graph matches."""
     every, wanted = _list_readers(folder), [find_collection(name).name for name in collections]
     readers = {key: read for key, read in every.items() if key.rpartition(":")[0] in wanted}
     if not readers:
@@ -46,7 +46,8 @@ def look_up_graph(folder: Path, name: str | None, collections: Sequence[str] = N
 
 
 def read_file(path: Path, collection: str | None = None) -> Graph:
-    """Read the graph of an npz file; raise InputError if the file has another format."""
+    """Read the graph of an npz file; raise InputError if the file has another format.
+    `collection`: the graph's collection; None: as identify_file finds it."""
     if path.suffix in (*PROTOBUF, *TEXT):
         name = quote(str(path))
         shown = f"`fastslow module {name}` shows it, and " if path.suffix in PROTOBUF else ""

@@ -57,7 +57,7 @@ def lay_out(graph: Graph) -> Drawing:
     if graph.num_nodes > MAX_NODES and len(graph.configurable):
         kept = np.flatnonzero(neighbourhood(graph, 1))
     shown = keep_nodes(graph, kept)
-    # levels from 0, without the gaps that nodes which are not drawn leave
+    # number the levels of the drawn nodes from 0, without gaps
     levels = np.unique(find_levels(graph)[kept], return_inverse=True)[1]
     columns, heights = _order_levels(shown, levels)
     width = int(columns.max(initial=0)) + 1
@@ -207,7 +207,7 @@ def _label_nodes(drawing: Drawing, axes: Axes) -> None:
 
 
 def _write(axes: Axes, position: np.ndarray, words: str, points: int, colour: str) -> None:
-    """Write `words` this many `points` above a node, or below it if `points` is negative."""
+    """Write `words` above the node at `position`, `points` points away; negative: below it."""
     side: Literal["bottom", "top"] = "bottom" if points > 0 else "top"
     axes.annotate(
         words, (position[0], position[1]), xytext=(0, points), textcoords="offset points",

@@ -71,10 +71,10 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
     for number, tensor in enumerate(LAYOUT_TENSORS):
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
-        past = np.arange(MAX_RANK) >= tensors.ranks[:, None]  # such a slot stands for its axis
+        past = np.arange(MAX_RANK) >= tensors.ranks[:, None]  # past the rank, slot i gets axis i
         positions = np.argsort(np.where(past, np.arange(MAX_RANK), tensors.layouts), axis=1)
-        # (layouts, dimensions): position of each dimension in memory, minor to major, in the
-        # program's layout, plus MAX_RANK; the next loop gives each dimension that is set its slot
+        # (layouts, dimensions): each dimension's position in memory, minor to major. First it is
+        # MAX_RANK plus the position in the program's layout; the loop overwrites set dimensions.
         positions = MAX_RANK + positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
@@ -182,6 +182,5 @@ def opcode_shares(graph: Graph) -> np.ndarray:
 
 def kept_shares(graph: Graph, hops: range) -> list[float]:
     """Return the share of nodes that pruning keeps, for each number of hops. Pruning keeps the
-    nodes within this many edges (hops) of configurable nodes, of which the graph must have some.
-    """
+    nodes within this many edges (hops) of a configurable node; the graph must have such nodes."""
     return [float(neighbourhood(graph, count).mean()) for count in hops]

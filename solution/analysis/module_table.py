@@ -32,7 +32,7 @@ from solution.system.parquet import write_batches
 from solution.system.terminal import make_table
 
 OPERANDS = 3  # number of operands that get columns
-# a dot's lists of dimensions: name of the columns, field of the protobuf message, columns' reason
+# for each list of a dot's dimensions: name of its columns, the protobuf message's field, reason
 DOT_LISTS = (
     ("lhs_contracting", "lhs_contracting_dimensions", "summed over in the left operand"),
     ("rhs_contracting", "rhs_contracting_dimensions", "summed over in the right operand"),

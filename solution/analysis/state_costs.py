@@ -78,10 +78,11 @@ def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -
 def _share_of_runtime(graph: Graph, scores: np.ndarray, added: np.ndarray) -> np.ndarray | None:
     """Return costs as fractions (parts,) of the runtime: exp(rise * added) - 1.
 
-    `rise` is the slope of a line that is fitted from scores to log runtimes. None is returned if
+    `rise` is the slope of a line that is fitted from scores to log runtimes. The result is None if
     the graph has no runtimes, or the line does not rise.
 
     Args:
+        scores: (configs,) scores of all configurations.
         added: (parts,) differences of costs, in units of the score.
     """
     if graph.runtimes is None or np.ptp(scores) == 0:
@@ -96,8 +97,8 @@ class _Words:
     table: StateTable
 
     def name(self, number: int, is_copy: bool) -> str:
-        """Name the part with the state `number`, such as `dot 4 64x128 (32 kB), for add 7`.
-        The part is an instruction, or the copy of a tensor for a reader (`is_copy`)."""
+        """Return the name of the instruction with the state `number`, such as `dot 4 64x128 (32
+        kB)`. With `is_copy` it is a tensor that is copied for a reader: `..., for add 7`."""
         node, reader = int(self.table.node[number]), int(self.table.reader[number])
         if node == self.graph.num_nodes:
             return RESULT
@@ -134,7 +135,7 @@ class _Words:
 
     def _name_layout(self, number: int, column: int) -> str:
         """Return a tensor's layout in the state `number`, and its bytes if they include padding; ""
-        if it has no layout. `column`: MADE, FIRST or SECOND, the tensor of the instruction."""
+        if it has no layout. `column`: MADE (the output), FIRST or SECOND (a tensor it reads)."""
         layout = self.table.layouts[number, [column]]
         tensor = int(self.table.tensors[number, column])
         if layout[0] < 0 or tensor == self.graph.num_nodes:
@@ -147,7 +148,8 @@ class _Words:
 
 
 def name_reasons(costs: Costs) -> list[str]:
-    """Return in words the NAMED parts that add most to the score of the slow configuration."""
+    """Return in words the instructions and copies that add most to the slow configuration's score,
+    at most NAMED."""
     return [
         f"{costs.names[part]}: {costs.slow_states[part]}, not {costs.fast_states[part]}"
         f"{_say_share(costs, int(part), ', about {:+.0%} of the runtime')}"
@@ -160,7 +162,7 @@ def _say_share(costs: Costs, part: int, text: str) -> str:
 
 
 def show_costs(costs: Costs) -> Table:
-    """Return a table of the parts in which the configurations differ, and of their added costs."""
+    """Return a table of the instructions and copies whose states differ, and their added costs."""
     slow, fast = costs.slow, costs.fast
     note = " Of the runtime: by a line through this program's measurements."
     tiles = " With padding: as a TPU stores tensors, in register tiles."

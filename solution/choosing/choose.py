@@ -54,7 +54,8 @@ MOST = 1000  # maximum number of measurements if only a time limit is given
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a search; raises ValueError without a number of measurements or a time limit."""
+    """Settings of a search. Raises ValueError if it has neither a number of measurements nor a time
+    limit."""
 
     measurements: int | None = MEASURED
     seconds: float | None = None
@@ -95,9 +96,9 @@ def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
     """Find a faster configuration for a file's program, guided by the bundle's models, if any.
-    `folder` gets the journal, the result's files and a plot. Raises InputError if jax is not
-    installed, the file has no program or several, or the program's default configuration cannot be
-    compiled or timed."""
+    `folder` gets the journal, the result's files and a plot. `tell` shows the progress. Raises
+    InputError if jax is not installed, the file has no program or several, or the program's default
+    configuration cannot be compiled or timed."""
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
@@ -124,7 +125,7 @@ def choose_program(
 
 def read_program(path: Path, child: Child, settings: Settings) -> Program:
     """Return the file's only program, or the one that the settings select, with the settings'
-    arguments; otherwise InputError. Warn of what the file lacks."""
+    arguments; otherwise InputError. Print the program's notes as warnings."""
     programs = list(read_programs(path, child, settings.wanted, platform=settings.target.platform))
     if len(programs) != 1:
         names = join_names([program.module.name for program in programs])
@@ -146,14 +147,15 @@ def open_journal(
     settings: Settings,
     files: Sequence[str],
 ) -> Iterator[Journal]:
-    """Yield the journal of a search in a locked folder; for `identity` and `earlier` see
-    `Journal.open`. If `settings.replace`, the earlier result, whose files are named in `files`, is
-    deleted first. Call this only once the program is known to be searchable, because other inputs
-    must leave the folder unchanged."""
+    """Yield the journal of a search, and lock its folder meanwhile. For `identity` and `earlier`
+    see `Journal.open`. If `settings.replace`, the earlier search is deleted first: its journal, its
+    plot and the result's `files`. Call this only when the program is known to be searchable,
+    because a program that cannot be searched must leave the folder unchanged."""
     make_folder(folder)
     with locked(folder, "Wait for it, or choose another --out."):
         if settings.replace:
-            take_back(folder, *files, PICTURE, RECORD)  # other files in the folder are the user's
+            # Delete only the search's files, because others in the folder are the user's.
+            take_back(folder, *files, PICTURE, RECORD)
         yield Journal.open(folder, identity, earlier)
 
 
@@ -179,8 +181,8 @@ class Ended:
 
 
 class _Run:
-    """A running search with its journal and its two child processes, one that compiles and one
-    that times: it searches, verifies and writes the result."""
+    """A running search with its journal and its two child processes: one compiles, one times.
+    `choose` searches, verifies the winner and writes the result."""
 
     def __init__(
         self,
@@ -229,8 +231,8 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search; return all trials but the default's, earlier ones of the journal included, and
-        `note` with the number of earlier trials."""
+        """Search. Return all trials except the default's, including those that an earlier run
+        wrote into the journal; and `note`, with the number of these earlier trials appended."""
         # The optimizer gets the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
@@ -267,9 +269,9 @@ class _Run:
         }
 
     def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
-        """Return the journal's outcome if it is for exactly these trials and the settings' number
-        of repetitions, otherwise None. A final comparison is not repeated, because a second one
-        would give chance a second try."""
+        """Return the outcome that the journal has for exactly these trials and the settings' number
+        of repetitions, otherwise None. It is used again, because a second final comparison would
+        give chance a second try."""
         known = self._journal.result or {}
         now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
         if "verdict" not in known or any(known.get(name) != value for name, value in now.items()):

@@ -120,9 +120,10 @@ def choose_for_tpu(
     tell: Tell,
 ) -> Estimated:
     """Find a configuration of a file's program that needs less `goal` (TIME or MEMORY) than the
-    default, as the compiler of `settings.target`, a TPU, estimates. The bundle's models, if any,
-    guide the search. Raises InputError if the target cannot be used, the file does not hold exactly
-    one program, or the compiler refuses the default and so does not tell its time or memory."""
+    default, as the compiler of a TPU (`settings.target`) estimates. The bundle's models, if any,
+    guide the search; `tell` shows its progress. Raises InputError if the target cannot be used, the
+    file does not hold exactly one program, or the compiler refuses the default and so does not tell
+    its time or memory."""
     check_installed()
     check_kinds(settings.kinds)
     assert isinstance(settings.target, TpuTarget)
@@ -148,7 +149,7 @@ class Estimates:
     def __init__(self, space: TpuSpace, estimator: Estimator | ClusterEstimator) -> None:
         self._space, self._estimator = space, estimator
         self._boundary = find_fixed_boundary(space.program.module)
-        self.processor_seconds = 0.0  # spent on all configurations that `measure` compiled so far
+        self.processor_seconds = 0.0  # sum over all compilations that `measure` has done
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
         """Compile configurations (k, sites) in parallel; return a trial for each."""
@@ -190,8 +191,8 @@ def find_limit(trials: Sequence[Trial], target: TpuTarget) -> int:
 
 
 class _Run:
-    """A running search with its journal and its compiling processes: it searches by estimates and
-    writes the result."""
+    """A running search with its journal and its compiling processes. `choose` searches by estimates
+    and writes the result."""
 
     def __init__(
         self,
@@ -229,7 +230,8 @@ class _Run:
             journal.trials[name] = default
             journal.write()
         self._default = default
-        if default.nanoseconds is not None:  # not a refused program: its compilation stopped early
+        # The compilation of a refused program stopped early, so nothing is predicted from it.
+        if default.nanoseconds is not None:
             self._duration.begin(default.processor_seconds or 0.0, default.passes_seconds or 0.0)
         if is_new and self._duration.is_known:
             say(self._duration.describe(space.program.name, self._processes))
@@ -282,8 +284,8 @@ class _Run:
         )
 
     def _follow(self, trials: Sequence[Trial]) -> str:
-        """Return how long the rest of the search will take, in words for the progress line; print
-        a correction, once, if the first estimate of the whole search turns out to be far off."""
+        """Return how long the rest of the search will take, in words for the progress line. If the
+        predicted duration of the whole search turns out to be far off, print a correction once."""
         duration = self._duration
         if not duration.is_known:
             return ""
@@ -291,16 +293,17 @@ class _Run:
             duration.add(trial.processor_seconds or 0.0)
         if words := duration.correct(self._space.program.name, self._processes):
             say(words)
-        # pace: seconds per processor second; if measured, it includes the optimizer and other load
+        # pace: wall-clock seconds per processor second of compiling. Once it can be measured, it
+        # includes the time of the optimizer and of other programs.
         spent, pace = self._estimates.processor_seconds, 1 / self._processes
         if spent > 1:
             pace = (time.monotonic() - self._begin) / spent
         return f", about {spell(duration.left * pace)} left"
 
     def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the trial with the smallest value; of equal memory, one that fits wins, then the
-        smaller estimate. None if it is less than 0.5% better than the default, unless it fits and
-        the default does not."""
+        """Return the trial with the smallest value (see _value). Of trials with equal values, those
+        that fit into memory come first, then those with a smaller estimate. Return None if it is
+        less than 0.5% better than the default, unless it fits and the default does not."""
         known = [trial for trial in trials if not math.isnan(self._value(trial))]
         ranks = {t.name: (self._value(t), t.nanoseconds is None, t.nanoseconds or 0) for t in known}
         best = min(known, key=lambda trial: ranks[trial.name], default=None)
@@ -311,8 +314,8 @@ class _Run:
         return best if fits or is_better else None
 
     def _compare(self, best: Trial | None) -> Savings | None:
-        """Return the changes from the default to the best program; None if one has no estimate.
-        Compiling both again is fast, because they are in the compiler's cache."""
+        """Return the changes from the default to the `best` program; None if `best` is None or an
+        estimate is missing. Both are compiled again, which is fast: the compiler has a cache."""
         if best is None or best.nanoseconds is None or self._default.nanoseconds is None:
             return None
         self._tell("comparing the compiled programs")

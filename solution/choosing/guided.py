@@ -2,7 +2,8 @@
 
 Settings that act on the whole program (compile options) are tried first, each applied to the
 fastest configuration so far: one setting may halve the time, and random configurations rarely
-contain it. For a TPU's layouts, whose scores are good, only every second configuration tries one.
+contain it. For a TPU's layouts, whose scores are good, only every second measurement tries a
+setting.
 A setting that did not change the estimate at all is not tried again with other layouts.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
@@ -21,25 +22,26 @@ from solution.collecting.space import Prior, Space, find_candidates, name_config
 
 # kernel lengths of the surrogate's members, in median distances between configurations
 LENGTHS = (1.0, 4.0)
-NOISES = (0.02, 0.3)  # variances of a measurement, in units of the deviations' variance
+# variances of a measurement's error, in units of the variance around the line (see LINES)
+NOISES = (0.02, 0.3)
 # {kind of configuration: (slope of log runtimes over the scores, standard deviation around that
 # line)}: medians over programs that were predicted out of fold. "copies" are layouts scored by the
 # costs of copies and padding, which a TPU's layout rules predict without learning: medians over
 # estimates of 18 programs for a TPU v3.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03), "copies": (0.18, 0.10)}
-UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
+UNSURE = 0.1  # standard deviation of log runtimes for kinds of configurations not in LINES
 # prior weight of the hypothesis that the scores are useless: for programs like the training
 # programs, then for other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
 # DOUBT for the kind "copies": small, because Kendall's tau of its costs and the estimates is 0.8
 COPIES_DOUBT = 0.3
-# one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
+# every EXPLORED-th measurement is of a random candidate; the first has the index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
-# EXPLORED for the kind "copies"; smaller, because random candidates find faster configurations
-# where the costs mislead, as for small products in a loop
+# EXPLORED for the kind "copies". It is smaller, because in some programs the costs mislead, as with
+# small products in a loop, and random candidates find faster configurations.
 EXPLORED_BY_COPIES = 4
-ENOUGH_NEUTRAL = 3  # skip an option once this many of its values were tried and none has an effect
+ENOUGH_NEUTRAL = 3  # an option is skipped if this many of its values were tried without an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
 PARENTS = 4  # number of configurations whose neighbours are candidates
 # number of random configurations from which the scales of scores and of distances are computed
@@ -49,17 +51,17 @@ STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Prior weights of the surrogate's members, before anything is measured."""
+    """Prior weights of the surrogate's members, which say how much a search trusts the scores."""
 
     kind: str = ""  # "layout", "tile" or "copies"; the scores of other kinds are ignored
-    doubt: float = DOUBT  # prior weight of the members that ignore the scores
+    doubt: float = DOUBT  # prior weight of the surrogate's members that ignore the scores
     # returns, for each configuration (n, sites), a name of the program that it is expected to
     # compile to; None: these programs are not known
     name_programs: Callable[[np.ndarray], Sequence[bytes]] | None = None
 
     def count_settings(self, done: int, count: int) -> int:
-        """Return how many of the next `count` measurements try new settings of the whole program,
-        if any are left; `done` measurements came before."""
+        """Return how many of the next `count` measurements, after `done` earlier ones, try new
+        settings of the whole program (as long as there are new ones)."""
         return (done + count) // 2 - done // 2 if self.kind == "copies" else count
 
     def explores(self, number: int) -> bool:
@@ -68,7 +70,7 @@ class Beliefs:
         return number % often == FIRST_EXPLORED % often
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
-        """Return the mixture's members: one for each kernel length, noise and slope."""
+        """Return the surrogate's members: one for each kernel length, noise and slope."""
         slope, deviation = LINES.get(self.kind, (0.0, UNSURE))
         alone = float(np.hypot(slope, deviation))
         members = []
@@ -82,7 +84,7 @@ class Beliefs:
 
 
 class Guided(Proposer):
-    """The optimizer that uses the surrogate; without scores it is plain Bayesian optimization."""
+    """Bayesian optimization with a Surrogate; its prior means follow the scores, if any."""
 
     def __init__(
         self,
@@ -111,10 +113,10 @@ class Guided(Proposer):
         return np.concatenate([self._choose(left, idle), first]) if left else first
 
     def _find_idle(self) -> set[tuple[int, int]]:
-        """Return the whole-program settings (site, choice) without effect: every configuration
-        measured with and without the setting has exactly the same time. If ENOUGH_NEUTRAL choices
-        of an option have no effect, and no measured choice has one, return all its choices. Only
-        estimates can be equal like this; measured times never are."""
+        """Return the whole-program settings (site, choice) without effect: each configuration that
+        was tried with and without the setting has exactly the same time. If an option has
+        ENOUGH_NEUTRAL such choices and no choice with an effect, return all its choices. This
+        concerns a TPU's estimates: measured times are never exactly equal."""
         measured = [*zip(self.configs, self.times, strict=True)]
         time_of = {name_config(row): time for row, time in measured}
         changes: dict[tuple[int, int], bool] = {}
@@ -194,8 +196,8 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """Return the surrogate's forecast for all candidates, as if the `chosen` ones had been
-        measured with the log times `believed`."""
+        """Return the surrogate's forecast for all candidates, as if those with the indices `chosen`
+        had been measured with the log times `believed`. `columns`, `scores`: see _worth."""
         known, times = self.configs[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,
@@ -217,8 +219,8 @@ class Guided(Proposer):
         return np.asarray(self._prior(configs), np.float64)
 
     def _works(self, columns: np.ndarray) -> np.ndarray:
-        """Return the probability (n,) that configurations compile, run and are correct, by a
-        regularised logistic regression on failures."""
+        """Return the probability (n,) that configurations with the features `columns` compile, run
+        and are correct, by a regularised logistic regression on earlier failures."""
         failed = ~np.isfinite(self.times)
         if not failed.any() or failed.all():
             return np.ones(len(columns))
@@ -256,7 +258,7 @@ def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray
 
 
 def _median_distance(columns: np.ndarray) -> float:
-    """Return the median squared distance between different configurations."""
+    """Return the median squared distance between different rows of `columns` (n, features)."""
     square = squared_distances(columns, columns)
     apart = square[square > 1e-6]
     return float(np.median(apart)) if len(apart) else 1.0

@@ -18,8 +18,8 @@ from solution.system.wording import join_names
 CHOICE, MODULE = "choice.json", "chosen.pb"
 FILES = (CHOICE, MODULE)
 CHANGED = 4  # maximum number of opcodes that `describe_changes` names
-# Opcodes whose counts change with layouts or library calls; instructions with other opcodes may
-# only have moved between fusions.
+# Opcodes that `describe_changes` counts, because layouts and library calls change their numbers.
+# Instructions with other opcodes may only have moved between fusions.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 
 
@@ -54,10 +54,10 @@ def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, An
 def hand_over(
     space: ProgramSpace, config: np.ndarray, folder: Path, facts: dict[str, Any]
 ) -> tuple[Path, Path]:
-    """Write two files and return their paths: `choice.json` (layouts, options for
-    `lowered.compile(compiler_options=...)` and for XLA_FLAGS' `--xla_backend_extra_options`, and
-    `facts`), and `chosen.pb` (the module with the layouts, for `fastslow collect` and XLA's
-    tools)."""
+    """Write two files and return their paths. `choice.json` has the layouts, the options for
+    `lowered.compile(compiler_options=...)`, those for `--xla_backend_extra_options` in XLA_FLAGS,
+    and `facts`. `chosen.pb` is the module with the layouts, for `fastslow collect` and XLA's
+    tools."""
     module, flags = space.prepare(config)
     record = {
         "compiler_options": dict(flags.options),
@@ -71,7 +71,7 @@ def hand_over(
 
 
 def take_back(folder: Path, *names: str) -> None:
-    """Delete the files of an earlier result from a folder."""
+    """Delete the files `names`, which belong to an earlier result, from a folder."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
 

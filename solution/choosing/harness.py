@@ -25,9 +25,9 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# Maximum number of passes, minimum number of passes, and seconds after which the minimum is enough:
-# first for timing a batch, then for a repetition of the final comparison. Slow programs get fewer
-# passes: their times vary less.
+# A pass runs every executable of a batch, in random order. Maximum number of passes, minimum
+# number, and seconds after which the minimum is enough: first for timing a batch, then for a
+# repetition of the final comparison. Slow programs get fewer passes: their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3  # number of fastest configurations that `verify` times again
@@ -45,7 +45,7 @@ class Built(NamedTuple):
 
 
 class Harness:
-    """The benchmark harness of one program, open in a compiling and a timing child process."""
+    """The benchmark harness of one program: one child process compiles it, another times it."""
 
     def __init__(
         self, space: ProgramSpace, workers: Workers, seed: int = 0, reference: float | None = None
@@ -70,7 +70,7 @@ class Harness:
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
-        # share of the time that belongs to no single configuration, in equal parts
+        # Time that was not spent on one configuration alone; each gets an equal share of it.
         common = (time.monotonic() - begin - sum(one.seconds for one in built)) / len(built)
         begin = time.monotonic()
         times = self._time({n: b.executable for n, b in zip(names, built, strict=True)})
@@ -108,13 +108,14 @@ class Harness:
         return b"" if isinstance(reply, Refusal) else bytes(reply)
 
     def least_seconds(self, rounds: int = ROUNDS) -> float:
-        """Return the seconds that `verify` needs at least, with the fewest possible passes."""
-        visits = LEAST_FINAL * (1 + MIN_RUNS)  # runs: one untimed, and at least MIN_RUNS timed
+        """Return the minimum seconds that `verify` needs: those of the fewest possible passes."""
+        # runs of an executable: in each pass one untimed and at least MIN_RUNS timed
+        visits = LEAST_FINAL * (1 + MIN_RUNS)
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self.reference / 1e9
 
     @property
     def note(self) -> str:
-        """Return a sentence on the errors that comparisons would miss; usually ""."""
+        """Return a sentence on wrong results that comparisons would not find; usually ""."""
         return self._builder.note
 
     def _build(self, name: str, config: np.ndarray) -> Built:

@@ -24,10 +24,11 @@ class Trial:
     name: str
     config: list[int]  # index of the chosen value for each site (parameter)
     nanoseconds: float | None  # None: the configuration failed
-    note: str = ""  # why it failed
+    note: str = ""  # why the configuration failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
     memory: int | None = None  # bytes that it takes in a TPU's memory; None: not known
-    # processor time of compiling it for a TPU, then the passes over HLO's part; None: unknown
+    # processor time of compiling it for a TPU (None: unknown); of this, the passes over HLO took
+    # `passes_seconds`, and code generation the rest
     processor_seconds: float | None = None
     passes_seconds: float | None = None
 
@@ -51,7 +52,7 @@ class Trial:
 
 @dataclass
 class Journal:
-    """The trials of a search by name, and the file in which they are stored."""
+    """The trials of a search, by the names of their configurations, and the file with them."""
 
     folder: Path | None  # None: the journal is not written to disk
     identity: Mapping[str, Any]  # the values that must be equal for the search to be resumed

@@ -1,8 +1,8 @@
 """Score a program's configurations before any is compiled: the search's prior.
 
 A bundle, a packed ensemble of trained models, gives the scores if its models learned from the
-target. For other TPUs, a layout's score is the cost of its copies and padding, which the rules of a
-TPU's layout assignment predict.
+target. For a TPU from which they did not learn, a layout's score is the cost of its copies and
+padding, which the rules of a TPU's layout assignment predict.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,10 +47,10 @@ class LivePrior:
 
 
 def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePrior:
-    """Return a prior of the space's layouts or, if it has none, of its tiles; compile options get a
-    prior without scores. If the bundle did not learn from the target, a TPU, layouts are scored by
-    their costs of copies and padding, because scores of models that learned from a CPU are worse
-    (docs/choosing.md)."""
+    """Return a prior for the space's layouts or, if it has no layouts, for its tiles; if it has
+    neither, a prior without scores. Layouts for a TPU from which the bundle did not learn are
+    scored by their costs of copies and padding, because scores of models that learned from a CPU
+    are worse (docs/choosing.md)."""
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     sources = bundle.record.label_sources
     is_other = target != CPU and not has_estimates_for(sources, target)
@@ -81,8 +81,8 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
 
 
 class CopyCosts:
-    """Predicts by a TPU's layout rules the costs of copies and padding of configurations, and which
-    configurations compile to the same program."""
+    """A predictor, by a TPU's layout rules, of what copies and padding cost in a configuration, and
+    of which configurations compile to the same program."""
 
     def __init__(self, space: ProgramSpace) -> None:
         self._space, self._graph = space, make_graph(space.program, LAYOUT)

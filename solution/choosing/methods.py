@@ -15,15 +15,16 @@ from solution.system.names import suggest
 
 PARENTS = 8  # number of fastest configurations that Genetic crosses
 MUTATED = 0.7  # share of children that are mutated after crossing
-# first and last temperature: the share of slowdown that Annealing accepts with probability 1/e
+# first and last temperature: Annealing accepts a slowdown by this share with probability 1/e
 WARM, COLD = 0.1, 0.005
 COOLING = 48  # number of measurements until the temperature has fallen from WARM to COLD
 BEAM = 4  # number of fastest configurations whose neighbours Beam proposes
-# CrossEntropy learns from this share of the timed configurations, the fastest; at least LEAST_ELITE
+# CrossEntropy learns from the fastest configurations: this share of all, at least LEAST_ELITE
 ELITE, LEAST_ELITE = 0.25, 4
-# CrossEntropy adds this count to the counts of each parameter's values, in equal parts
+# CrossEntropy adds SMOOTHING / (number of the parameter's values) to the count of each value
 SMOOTHING = 1.0
-# CrossEntropy's pseudo-count of the default configuration; unused if the space is a table
+# CrossEntropy adds DEFAULT / (number of parameters) to the count of each parameter's default value,
+# unless the space is a table of configurations
 DEFAULT = 4.0
 
 

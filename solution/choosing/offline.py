@@ -62,8 +62,8 @@ def _tile_space(tiles: np.ndarray) -> Space:
 
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
-    """Return the space of the graph's configurations `first` (members,): a site for each tensor
-    whose layout varies, and for each compile option."""
+    """Return the space of the graph's configurations with the indices `first` (members,): a site
+    for each tensor whose layout varies, and for each compile option."""
     book = graph.layouts.select(first)
     # (members, nodes * 3, 6): layouts of all tensors of the configurable nodes
     tensors = book.expand().reshape(len(first), -1, MAX_RANK)

@@ -15,7 +15,8 @@ class Proposer(ABC):
         self.generator = np.random.default_rng(seed)
         # names of all configurations that were returned by `ask` or passed to `tell`
         self.known: set[str] = set()
-        self.configs = np.zeros((0, space.sites), np.int32)  # (measured, sites) given to `tell`
+        # (measured, sites) configurations that were passed to `tell`
+        self.configs = np.zeros((0, space.sites), np.int32)
         # (measured,) times of `configs`; NaN for a configuration that failed
         self.times = np.zeros(0)
 
@@ -35,7 +36,8 @@ class Proposer(ABC):
 
     @abstractmethod
     def _propose(self, count: int) -> np.ndarray:
-        """Return configurations (n, sites), best first; the caller skips known ones."""
+        """Return configurations (n, sites), best first, from which the caller takes the first
+        `count` that are legal and not known. n may differ from `count`."""
 
     @property
     def sound(self) -> np.ndarray:
@@ -44,7 +46,8 @@ class Proposer(ABC):
         return order[: int(np.isfinite(self.times).sum())]
 
     def best(self, count: int) -> np.ndarray:
-        """Return the `count` fastest configurations (k, sites); the default if none has a time."""
+        """Return the fastest configurations (k, sites), at most `count` of those that have a time;
+        the default if there are none."""
         fastest = self.configs[self.sound[:count]]
         return fastest if len(fastest) else self.space.default[None]
 

@@ -17,14 +17,14 @@ from solution.collecting.tpu.target import TpuTarget
 
 GONE, NEW, CHANGED = "gone", "new", "changed"
 COPY, KERNEL = "copy", "kernel"
-LEAST_SHARE = 5e-4  # changes with smaller shares of the default's estimate are summed up
+LEAST_SHARE = 5e-4  # only the sum of changes with smaller shares of the default's time is shown
 SHOWN = 8  # maximum number of changes in a description
 
 
 @dataclass(frozen=True)
 class Change:
-    """A copy or kernel that only one of two programs has, or a kernel that differs. Cycles (None:
-    unknown) and bytes count all trips of loops."""
+    """A copy or kernel that only one of two programs has, or a kernel that differs. Its cycles
+    (None: unknown) and bytes count each iteration of a loop."""
 
     what: str  # COPY or KERNEL
     how: str  # GONE, NEW or CHANGED
@@ -117,8 +117,8 @@ def _describe_copy(
     copy: Copy, how: str, program: CompiledProgram, kernel: Kernel | None, chip: Chip, whole: float
 ) -> Change:
     """Describe a copy of `program` that the other program lacks. `how`: GONE if `program` is the
-    default, otherwise NEW. `kernel`: the kernel that copies, if there is one; an asynchronous copy
-    gets no share. `whole`: the default program's estimated nanoseconds."""
+    default, otherwise NEW. `kernel`: the kernel that makes the copy, if there is one. `whole`: the
+    default program's estimated nanoseconds. The share of an asynchronous copy is None."""
     sources = {tensor.name: tensor.source for tensor in program.tensors}
     share = None
     if kernel is not None and not copy.is_beside:

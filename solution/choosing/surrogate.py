@@ -19,7 +19,8 @@ from scipy.special import gammaln, stdtr
 
 from solution.collecting.space import squared_distances
 
-LEVEL = 1e4  # variance of the unknown level of log runtimes, in units of the deviations' variance
+# variance of the unknown level of log runtimes, in units of the variance around a member's line
+LEVEL = 1e4
 # the prior variance counts as much as 2 * PRIOR_MEASUREMENTS measured runtimes
 PRIOR_MEASUREMENTS = 1.0
 SMALLEST = 1e-9  # smallest variance; also added to the kernel's diagonal, so that it is invertible
@@ -27,18 +28,19 @@ SMALLEST = 1e-9  # smallest variance; also added to the kernel's diagonal, so th
 
 @dataclass(frozen=True)
 class Belief:
-    """One member of the mixture: its parameters and prior weight."""
+    """Parameters and prior weight of one Gaussian process of the mixture (see Surrogate)."""
 
     slope: float  # slope of log runtimes over the prior's standardised score
     deviation: float  # standard deviation of log runtimes from the line with this slope
     length: float  # length of the kernel, in median distances between configurations
-    noise: float  # variance of a measurement's error, in units of the deviations' variance
-    share: float  # prior weight of the member
+    noise: float  # variance of a measurement's error, in units of deviation ** 2
+    share: float  # prior weight
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """The mixture's prediction for n configurations: a Student t distribution per member."""
+    """The prediction of a mixture of Gaussian processes (its members) for n configurations: a
+    Student t distribution for each member."""
 
     weights: np.ndarray  # (members,) posterior weights, which sum to 1
     means: np.ndarray  # (members, n) means of log runtimes
@@ -50,18 +52,18 @@ class Forecast:
         return np.asarray(self.weights @ self.means)
 
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,) on the log runtime `best`:
+        """Return the expected improvement (n,) over the log runtime `best`:
         E[max(best - log runtime, 0)]."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
-        # E[max(best - log runtime, 0)] of each member's Student t distribution, then their mean
+        # E[max(best - log runtime, 0)] of each member's t distribution, then their weighted mean
         expected = self.deviations * (gap * stdtr(self.freedom, gap) + factor * density)
         return np.asarray(self.weights @ expected)
 
 
 class Surrogate:
-    """The mixture of Gaussian processes, conditioned on the measurements."""
+    """A mixture of Gaussian processes of log runtimes, conditioned on the measurements."""
 
     def __init__(
         self,
@@ -96,8 +98,8 @@ class Surrogate:
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return, from `count` measurements, each member's estimated variance of the deviations
-        (members,) and posterior weight (members,)."""
+        """Return, from `count` measurements, each member's estimated variance of log runtimes
+        around its line (members,), and its posterior weight (members,)."""
         expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
@@ -118,8 +120,8 @@ class Surrogate:
         return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """Return the covariances (members, measured, n) of the measured configurations with those
-        that have the features `columns`, in units of the deviations' variance."""
+        """Return the covariances (members, measured, n) of the measured configurations and those
+        with the features `columns`, in units of the variance around each member's line."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

@@ -13,15 +13,16 @@ import numpy as np
 from scipy import stats
 
 ROUNDS = 6  # default number of repetitions
-CONFIDENCE = 0.95  # of the two-sided interval; in 2.5% of cases all of it is above the true ratio
-LEAST = 1.005  # smaller gains are useless: two builds of one program may differ as much
+# confidence of the two-sided interval; in 2.5% of cases the whole interval is above the true ratio
+CONFIDENCE = 0.95
+LEAST = 1.005  # smallest gain that counts: two builds of one program may differ by a smaller one
 
 
 @dataclass(frozen=True)
 class Verdict:
     """An A/B result: the default's time divided by the configuration's time, with an interval."""
 
-    gain: float  # more than 1: the configuration is faster
+    gain: float  # the default's time / the configuration's; above 1: the configuration is faster
     low: float
     high: float
     rounds: int

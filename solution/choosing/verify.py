@@ -34,14 +34,15 @@ from scipy import stats
 DEFAULT, CHOSEN, CHOICE, ARGUMENTS = "default.pb", "chosen.pb", "choice.json", "arguments.npz"
 VERDICT = "verdict.json"
 PROGRAMS = ("default", "chosen")
-# `fastslow choose` uses the same numbers on a CPU, in harness.py, timing.py and verdict.py.
+# The constants up to LEAST_GAIN say how programs are timed. Their values are those that
+# `fastslow choose` uses on a CPU, in harness.py, timing.py and verdict.py.
 ROUNDS, COPIES = 6, 3
 PASSES, LEAST_PASSES, PASS_SECONDS = 30, 4, 5.0
 VISIT_NANOSECONDS, MIN_RUNS, MAX_RUNS, WARM_UPS = 4_000_000, 2, 20, 2
 CONFIDENCE, LEAST_GAIN = 0.95, 1.005
 # minimum relative tolerance; minimum tolerance as a multiple of the type's rounding
 TOLERANCE, ROUNDINGS = 1e-3, 16
-# a type with a larger rounding than this, such as an 8-bit float, has its rounding as tolerance
+# if a type's rounding is larger than this, as for 8-bit floats, the rounding is the tolerance
 NARROW = 2.0**-6
 # A TPU rounds the factors of products to bfloat16, so results differ by more than their type's
 # rounding. COARSE is the largest relative rounding error of bfloat16. `shake` changes the arguments
@@ -52,7 +53,7 @@ IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs
 
 
 def main() -> int:
-    """Compare, time, print the verdict and write it; return the exit status."""
+    """Compare and time both programs, print and write the verdict; return the exit status."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent
     choice = read_choice(folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
@@ -98,7 +99,8 @@ def read_choice(folder: Path) -> dict[str, Any]:
 
 
 def call(*words: object) -> dict[str, Any]:
-    """Run this file in a new process and return the JSON reply that it writes. Exit if it fails."""
+    """Run this file with the arguments `words` in a new process, and return the JSON reply that it
+    writes. Exit if it fails."""
     with tempfile.TemporaryDirectory(prefix="verify-") as folder:
         path = Path(folder) / "reply.json"
         command = [sys.executable, __file__, *map(str, words), str(path)]
@@ -180,7 +182,7 @@ def put(client: Any, arrays: list[np.ndarray]) -> list[Any]:
 
 
 def run(executable: Any, arguments: list[Any]) -> list[Any]:
-    """Run once, wait, and return the results on the device."""
+    """Run an executable once, wait for its end, and return its results as device arrays."""
     results = executable.execute_sharded(arguments).disassemble_into_single_device_arrays()
     arrays = [shards[0] for shards in results]
     for array in arrays:
@@ -288,7 +290,7 @@ def find_deviation(
 
 
 def make_round(folder: Path, scratch: Path, seed: int) -> dict[str, Any]:
-    """Time copies of both programs in random order; reply the smallest nanoseconds of each."""
+    """Time copies of both programs in random order; return the smallest nanoseconds of each."""
     client, clock = open_device()
     arguments, generator = put(client, read_arguments(folder)), np.random.default_rng(seed)
     loaded, counts, smallest = {}, {}, {}
@@ -324,7 +326,8 @@ def visit(executable: Any, arguments: list[Any], platform: str, clock: str, coun
 
 
 def measure(executable: Any, arguments: list[Any], clock: str, count: int) -> float:
-    """Return the mean nanoseconds of `count` runs that are started one after the other."""
+    """Return the mean nanoseconds, by the `clock` cpu or wall, of `count` runs that are started one
+    after the other."""
     now = time.process_time_ns if clock == "cpu" else time.perf_counter_ns
     begin = now()
     for _ in range(count - 1):

@@ -31,9 +31,9 @@ class ProgramRequest(ChildRequest):
 
 @dataclass(frozen=True)
 class Open(ProgramRequest):
-    """Store the arguments, compile the default configuration, keep its results. Reply: Compiled,
-    whose `deviation` says how the results of a second run differ from the first run's. If `module`
-    is empty, only store the arguments."""
+    """Request to store the arguments, compile the default configuration and keep its results; if
+    `module` is empty, only to store the arguments. Reply: Compiled, whose `deviation` says how the
+    results of a second run differ from those of the first run."""
 
     module: bytes
     arguments: Sequence[np.ndarray]
@@ -41,7 +41,8 @@ class Open(ProgramRequest):
 
 @dataclass(frozen=True)
 class Add(ProgramRequest):
-    """Run the open program with another set of arguments; keep its results, too. Reply: Sight."""
+    """Request to run the open program with another set of arguments and keep the results, too.
+    Reply: Sight."""
 
     arguments: Sequence[np.ndarray]
 
@@ -56,30 +57,30 @@ class SetRequest(ProgramRequest):
 
 @dataclass(frozen=True)
 class Look(SetRequest):
-    """Assess how well the results for one set of arguments reveal errors. Reply: Sight."""
+    """Request to judge how well the results for a set of arguments reveal errors. Reply: Sight."""
 
 
 @dataclass(frozen=True)
 class Sharpen(SetRequest):
-    """Tighten the tolerances for one set of arguments, as far as rounding errors allow. Reply:
-    None."""
+    """Request to tighten the tolerances for one set of arguments, as far as rounding errors allow.
+    Reply: None."""
 
 
 @dataclass(frozen=True)
 class Drop(SetRequest):
-    """Remove a set of arguments that was added, and its results. Reply: None."""
+    """Request to remove a set of arguments that was added, and its results. Reply: None."""
 
 
 @dataclass(frozen=True)
 class Spoil(ProgramRequest):
-    """Compile the mutants: the program with deliberate errors, see mutants.py. Reply: None."""
+    """Request to compile the mutants, programs with wrong results (mutants.py). Reply: None."""
 
     module: bytes
 
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Run the mutants that `switches` turns on. Reply: True if the comparison notices the error."""
+    """Request to run the mutants that are on. Reply: True if the comparison notices an error."""
 
     # (switches,) bool: True for mutants (deliberate errors, see mutants.py) that are on
     switches: np.ndarray
@@ -87,7 +88,8 @@ class Tell(SetRequest):
 
 @dataclass(frozen=True)
 class Compile(ProgramRequest):
-    """Compile and run a configuration; compare its results with the default's. Reply: Compiled."""
+    """Request to compile and run a configuration and compare its results with the default's.
+    Reply: Compiled."""
 
     module: bytes
     flags: Flags
@@ -95,7 +97,7 @@ class Compile(ProgramRequest):
 
 @dataclass(frozen=True)
 class Optimise(ProgramRequest):
-    """Compile a configuration. Reply: the serialized module after the compiler's optimizations."""
+    """Request to compile a configuration. Reply: the serialized module after optimizations."""
 
     module: bytes
     flags: Flags
@@ -103,7 +105,7 @@ class Optimise(ProgramRequest):
 
 @dataclass(frozen=True)
 class Load(ProgramRequest):
-    """Load an executable under a key. Reply: nanoseconds of wall time that a run takes, roughly."""
+    """Request to load an executable under a key. Reply: rough wall nanoseconds of a run."""
 
     key: str
     executable: bytes
@@ -111,7 +113,7 @@ class Load(ProgramRequest):
 
 @dataclass(frozen=True)
 class Run(ProgramRequest):
-    """Run a loaded executable once untimed and `count` times timed. Reply: Timings."""
+    """Request to run a loaded executable once untimed and `count` times timed. Reply: Timings."""
 
     key: str
     count: int
@@ -131,8 +133,8 @@ class Sight(Reply):
     """How well a comparison of results reveals errors."""
 
     blindness: str  # in words, why wrong results might go unnoticed; "" if no reason is known
-    is_finite: bool  # no result is NaN or infinite
-    can_differ: bool  # the results change if their elements are reversed
+    is_finite: bool  # True: no number in the results is NaN or infinite
+    can_differ: bool  # True: the results change if their elements are put into reverse order
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class Workshop:
         }
 
     def answer(self, request: ProgramRequest) -> Any:
-        """Return the reply to a request; raise RefusedError if no program is open but must be."""
+        """Return the reply to a request; RefusedError if it needs a program and none is open."""
         if not self._arguments and not isinstance(request, Open | Optimise):
             raise RefusedError(CLOSED)
         return self._answers[type(request)](request)
@@ -248,7 +250,7 @@ class Workshop:
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
 
     def _find_deviation(self, executable: Executable) -> str:
-        """Return how results differ from the default's; "" if they agree for all arguments."""
+        """Return how an executable's results differ from the default's; "" if they never do."""
         for index, arguments in enumerate(self._arguments):
             found, expected = executable.run(arguments), self._expected[index]
             tolerances, doubtful = self._tolerances[index], self._doubtful[index]
@@ -291,7 +293,7 @@ class Workshop:
 
 
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
-    """Return a mask (runs,) of plausible CPU times, not all False if any time is above 0. A virtual
+    """Return a mask (runs,) of the plausible CPU times: at least one if any is above 0. A virtual
     machine may wrongly report a time near 0, which would become the label (see timing.py)."""
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))

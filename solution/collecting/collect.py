@@ -84,8 +84,9 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier command finished, and wanted (in old journals: tried) no fewer
-        configurations than this one; False if it ran out of time and this one has far more time."""
+        """Return True if an earlier command finished the collection, and this command asks for no
+        more configurations than that one did (in old journals: tried). If that one ran out of time,
+        return False if this one's time limit is much longer (MUCH_MORE)."""
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
         asked = state.get("asked", len(self.journal.candidates))

@@ -1,8 +1,8 @@
 """Check that a configuration computes the same results as the default program.
 
 Layouts and tiles change the order of sums and so the last digits. A number may therefore differ by
-a tolerance times the sum of its size and the tensor's root mean square. The tolerance depends on
-the precision of the type.
+a tolerance times (its absolute value + the tensor's root mean square). The tolerance depends on the
+precision of the type.
 
 Operations such as a remainder, a rounding or a comparison jump: a change of the last digit may
 change their result by any amount. Numbers that jump when the arguments change a little are not
@@ -19,11 +19,11 @@ from solution.programs.arguments import TYPE_NAMES
 from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
-TOLERANCE = 1e-3  # minimum relative tolerance
+TOLERANCE = 1e-3  # minimum relative tolerance, unless `sharpen` tightens it
 # minimum tolerance, in roundings; a rounding is the type's epsilon: from 1 to the next number
 ROUNDINGS = 16
 # types with a larger rounding (8-bit floats) have a tolerance of one rounding, because only the
-# final result is rounded to them
+# final result is converted to such a type
 COARSE = 2.0**-6
 # tightened tolerance, as a multiple of the change of results when arguments change by a rounding
 NOISE = 64
@@ -113,8 +113,8 @@ def find_doubtful(
 
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Return the arguments, randomly changed by at most NUDGE_STEPS roundings. Whole numbers, and
-    arrays of types whose rounding is not below FINE, stay unchanged."""
+    """Return the arguments, randomly changed by at most NUDGE_STEPS roundings. Only types with a
+    rounding below FINE are changed, and of their numbers only those that are not whole."""
     generator = np.random.default_rng(seed)
     return [
         array
@@ -130,9 +130,9 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
-    """Return tighter relative tolerances, for programs in which errors change the results little.
-    `shaken`: results for the arguments that `shake` changed. A tolerance is NOISE times their
-    distance from `expected`, at least ROUNDINGS roundings, at most the type's tolerance."""
+    """Return a tighter relative tolerance for each result, for programs in which errors change the
+    results little. It is NOISE times the distance of `shaken` (results for arguments that `shake`
+    changed) from `expected`, at least ROUNDINGS roundings, at most the type's tolerance."""
     return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
@@ -236,7 +236,7 @@ def _find_rounding(dtype: np.dtype) -> float:
 
     try:
         return float(ml_dtypes.finfo(dtype).eps)
-    except ValueError:  # int4 and similar types
+    except ValueError:  # finfo rejects int4 and similar types, which hold integers
         return 0.0
 
 

@@ -23,7 +23,8 @@ Wanted = dict[int, list[tuple[int, list[int]]]]
 
 
 def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
-    """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not."""
+    """Return the ranks (configurable, 3) of each configurable node's output and operands. The rank
+    is 0 for a tensor whose layout cannot be set."""
     shapes = {i.id: i.shape for i in instructions(module)}
     nodes = list(instructions(module))
     ranks = np.zeros((len(configurable), 3), np.int64)
@@ -57,7 +58,7 @@ def list_wanted(ids: list[int], layouts: np.ndarray) -> Wanted:
 
 
 def write_constraints(module: Any, wanted: Wanted) -> bytes:
-    """Add the constraints to a message Module in place; return it serialized."""
+    """Add constraints for the layouts `wanted` to a message Module in place; return its bytes."""
     fresh = FreshIds(module)
     for computation in module.computations:
         _constrain_computation(computation, wanted, fresh)
@@ -88,7 +89,8 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
         written.append(instruction)
         if OUTPUT in layouts:
             added = _make_constraint(instruction.id, instruction.shape, layouts[OUTPUT], fresh)
-            # readers of the instruction now read the constraint, which gets its metadata, too
+            # the instruction's readers now read the constraint, so the constraint gets the
+            # instruction's metadata, too
             added.metadata.CopyFrom(instruction.metadata)
             renamed[instruction.id] = added.id
             shapes[added.id] = instruction.shape

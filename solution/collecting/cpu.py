@@ -76,8 +76,8 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """The clock of the labels: "cpu" (CPU time, which repeats better) if the process is pinned
-        and uses no GPU, otherwise "wall"."""
+        """The clock of the labels: "cpu" (CPU time, which repeats better) if the timing process is
+        pinned to a core and uses no GPU, otherwise "wall" (wall time)."""
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -105,7 +105,7 @@ class Timing:
         self._space, self._journal, self._workers = space, journal, workers
         self._seed = seed
         self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
-        # (`wanted` of the current round, see `draw`; the configurations that this round varies)
+        # (number that identifies the round of drawing, see `draw`; configurations that it varies)
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
     def open(self, tell: Tell, wanted: int) -> None:
@@ -131,7 +131,7 @@ class Timing:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
-        # seeded by the number of known configurations: a resumed collection draws the same ones
+        # seeded by the number of known configurations, so that a resumed collection draws the same
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 
@@ -224,8 +224,8 @@ class Builder:
         return compiled
 
     def build(self, request: Compile) -> tuple[str, str, Compiled]:
-        """Compile a configuration and compare its results. Return its status (see CANDIDATES), a
-        note on why it is not sound, and the reply (empty if nothing was compiled)."""
+        """Compile a configuration and compare its results. Return its status (see CANDIDATES), why
+        it is not sound ("" if it is), and the reply (empty if nothing was compiled)."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:

@@ -88,7 +88,7 @@ class Examiner:
     def run(self) -> Examined:
         """Find the arguments for comparisons; leave the program open in the child. Raises
         InputError if the program cannot be compiled, two of its runs differ, or the comparison
-        misses errors with all arguments."""
+        misses too many errors whatever the arguments are."""
         name = self._program.name
         if self._program.is_drawn:
             check_memory(self._program.module, name, self._child.limits.megabytes)
@@ -123,8 +123,8 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield arguments to try, and whether to tighten the tolerances: False for the arguments of
-        the program's file, if any, then for drawn ones; True for `Program.arguments`, at last."""
+        """Yield sets of arguments to try, each with True if tolerances are to be tightened: the set
+        of the program's file, if any, and drawn ones (False), then `Program.arguments` (True)."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -133,7 +133,7 @@ class Examiner:
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
         """Run the program and its mutants with these arguments; return how well the results reveal
-        errors. Keep the arguments if they reveal more errors, or are from the program's file."""
+        errors. Keep arguments that reveal more than earlier ones, and those of the user's file."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -158,8 +158,8 @@ class Examiner:
         return sight
 
     def _tell_mutants(self, seconds: float) -> None:
-        """Run the mutants whose errors were not noticed yet with the newest arguments, each for at
-        most `seconds`."""
+        """Run, with the newest arguments, the mutants whose errors were not noticed yet, each for
+        at most `seconds`."""
         if not self._mutants.sites:
             return
         deadline = time.monotonic() + SECONDS
@@ -177,14 +177,14 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if errors in products of this form were noticed: all kinds of `_list_looked`
-        if the last columns may be wrong, otherwise one kind."""
+        """Return True if enough errors in products of the site's form were noticed: one of the
+        kinds in `_list_looked`, or all of them if a wrong tile may spoil the last columns."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the kinds of errors to try in a product: EDGES if its last columns may be wrong,
-        otherwise SHIFT and REVERSE; only ZERO if the result is a single number."""
+        """Return the kinds of errors to try in a product: EDGES if a wrong tile may spoil its last
+        columns, otherwise SHIFT and REVERSE; if the result is a single number, only ZERO."""
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 

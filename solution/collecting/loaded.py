@@ -26,7 +26,7 @@ class Loaded:
         executable that cannot be run (and is removed), and the reason."""
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}
-        self._runs: dict[str, int] = {}  # {executable's name: timed runs in one `visit`}
+        self._runs: dict[str, int] = {}  # {executable's name: number of timed runs in a `visit`}
         self._is_open = False  # False: the process may have another program's arguments
 
     @property
@@ -87,8 +87,9 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """Return the process's reply, or None. An executable that kills the process or is refused
-        is removed and reported to `bury`. If the process was replaced, set `_is_open` to False."""
+        """Return the process's reply; None after a failure. Remove an executable that kills the
+        process or is refused, and call `bury`. Set `_is_open` to False if the process was replaced.
+        """
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:

@@ -82,18 +82,15 @@ def make_mutants(module: Any) -> Mutants:
 
 def _find_ways(module: Any) -> dict[int, str]:
     """Return {computation id: how it is called}: "call" (call or fusion), "while" (a loop's body),
-    "condition" (of a loop) or "conditional" (a branch).
-
-    Computations that are called in another way, in several ways, or by a loop whose state is no
-    tuple are left out.
-    """
+    "condition" (of a loop) or "conditional" (a branch). Computations that are called in another
+    way, in several ways, or by a loop whose state is no tuple are left out."""
     ways: dict[int, set[str]] = {}
     for node in instructions(module):
         way = "call" if node.opcode in CALLS else node.opcode
         if way == "while" and node.shape.element_type != TUPLE:
             way = "other"
-        # a loop calls its body (number 0), which returns the switches in the loop's state, and its
-        # condition, which only gets them
+        # number 0 is a loop's body, which returns the mutants' switches in the loop's state; the
+        # loop's condition only gets them
         for number, called in enumerate(node.called_computation_ids):
             ways.setdefault(called, set()).add("condition" if way == "while" and number else way)
     return {
@@ -104,7 +101,7 @@ def _find_ways(module: Any) -> dict[int, str]:
 
 
 def _is_entered(node: Any, ways: dict[int, str]) -> bool:
-    """Return True if the switches are passed into the computations that an instruction calls."""
+    """Return True if an instruction passes the mutants' switches to the computations it calls."""
     called = node.called_computation_ids
     is_call = node.opcode in (*CALLS, "while", "conditional")
     return bool(is_call and called and all(number in ways for number in called))
@@ -172,14 +169,15 @@ class _Writer:
         self._fresh = FreshIds(module)
         self._switches = make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
-        # by computation id: the shape of its only parameter before any change (for branches)
+        # by computation id: the original shape of its parameter; used for branches, which have one
         self._parameter_shapes = {
             c.id: copy_message(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"
         }  # fmt: skip
 
     def write(self) -> None:
-        """Rewrite the computations that need switches. The entry gets them as last parameter."""
+        """Rewrite all computations that get the mutants' switches. The entry gets them as its last
+        parameter."""
         entered = [find_entry(self._module).id]
         for number in entered:  # the loop appends to the list that it reads
             for node in self._computations[number].instructions:
@@ -214,7 +212,8 @@ class _Writer:
         replace_instructions(computation, written)
 
     def _take_switches(self, parameters: list[Any], way: str, written: list[Any]) -> int:
-        """Write the parameter that contains the switches; return the id of the switches' value."""
+        """Append to `written` the parameter with the mutants' switches; return the switches' id.
+        `way`: how the computation is called, see _find_ways."""
         if way == "call":
             return self._add(written, "parameter", self._switches, number=len(parameters))
         (old,) = parameters
@@ -235,7 +234,8 @@ class _Writer:
         return self._element(written, whole, shape, 1)
 
     def _pass_switches(self, node: Any, switches: int, written: list[Any]) -> None:
-        """Write an instruction that calls computations, with the switches among its arguments."""
+        """Append to `written` an instruction that calls computations, with the mutants' switches
+        among its arguments."""
         if node.opcode in CALLS:
             node.operand_ids.append(switches)
             written.append(node)
@@ -258,13 +258,14 @@ class _Writer:
             self._part(written, node.id, shape, old)
 
     def _extend_value(self, value: int, shape: Any, written: list[Any], switches: int) -> int:
-        """Write a copy of the tuple `value`, with the switches as last element; return its id."""
+        """Append to `written` a copy of the tuple `value` with the mutants' switches as last
+        element; return its id."""
         elements = [self._element(written, value, shape, n) for n in range(len(shape.tuple_shapes))]
         return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
 
     def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
-        """Append to `written` a copy of the tuple `whole` (an id) without its last element, the
-        switches. The copy has the id, name and shape of `old`; `shape`: the shape of `whole`."""
+        """Append to `written` the tuple `whole` (an id, of shape `shape`) without its last element,
+        the mutants' switches. The new tuple has the id, name and shape of `old`."""
         count = len(old.shape.tuple_shapes)
         elements = [self._element(written, whole, shape, n) for n in range(count)]
         written.append(
@@ -281,8 +282,8 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Write a product and its mutants, and for each mutant a select that its switch controls;
-        return the last select's id, which replaces the product."""
+        """Append to `written` a product and its wrong results, and for each of them a select that
+        its switch controls; return the last select's id, which replaces the product."""
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):
@@ -292,7 +293,8 @@ class _Writer:
         return value
 
     def _switch(self, switches: int, number: int, shape: Any, written: list[Any]) -> int:
-        """Write one switch, broadcast to the sizes of `shape`; return its id."""
+        """Append one of the mutants' `switches` (an id), with index `number`, to `written`,
+        broadcast to the sizes of `shape`; return its id."""
         one = self._add(
             written, "slice", make_shape(PRED, [1]), [switches], slices=[(number, number + 1)]
         )
@@ -301,7 +303,7 @@ class _Writer:
         return self._add(written, "broadcast", make_shape(PRED, sizes), [scalar])
 
     def _make_wrong(self, node: Any, kind: Kind, switches: int, written: list[Any]) -> int:
-        """Write instructions that make an error of this kind in a product; return the last's id."""
+        """Append a wrong result of a product, with an error `kind`, to `written`; return its id."""
         sizes, axis = list(node.shape.dimensions), _find_axis(list(node.shape.dimensions))
         if kind == Kind.REVERSE:
             return self._add(
@@ -324,7 +326,7 @@ class _Writer:
         return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
-        """Write zeros, made by converting the switch that is always off; return their id."""
+        """Append zeros, made of a mutants' switch that is never on, to `written`; return the id."""
         shape = make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])

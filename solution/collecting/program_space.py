@@ -47,7 +47,7 @@ class LayoutSite:
     index: tuple[int, ...]
     # (choices, 6) layouts, minor to major; (choices, 3, 6) for three tensors. [0] is the default
     values: np.ndarray
-    # nodes that get the same layouts: the copies of `index`'s node in repeated layers
+    # more nodes that get these layouts: the copies of `index`'s node in repeated layers
     copies: tuple[int, ...] = ()
 
 
@@ -162,7 +162,8 @@ class ProgramSpace(Space):
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
         """Return features (n, columns), see Space.describe. In a table of tiles they are the
-        standardised logarithms of rows, sums and vectors, and a column that is 2 without a tile."""
+        standardised logarithms of rows, sums and vectors, and a column: 0 with a tile, 2 without.
+        """
         if self.product is None or self.members is None:
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))

@@ -15,9 +15,9 @@ import numpy as np
 from solution.features.candidates import CHANGES, SHARES, draw_sites
 
 COLUMNS = 4096  # maximum number of one-hot columns in a configuration's features
-# mean share of the sites that a random configuration changes: log-uniform between SHARES
+# mean share of the sites that a random configuration changes; the share is log-uniform in SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
-TRIES = 25  # maximum number of times that configurations are drawn, until enough new ones are found
+TRIES = 25  # maximum number of draws in `draw_new`; it stops once enough new ones are found
 # A table (a fixed list of configurations) with more than MOST unmeasured members yields as
 # candidates MOST random ones, and the MOST best by the prior (a model's scores).
 MOST = 1500
@@ -152,7 +152,7 @@ class Space:
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
         """Return `configs` (n, sites) once for each setting, with only that setting applied; leave
         out configurations that are illegal or did not change."""
-        if not settings:  # do not compute a table's nearest members for nothing
+        if not settings:  # return before keep_legal describes all members of a table
             return configs[:0]
         changed = []
         for setting in settings:
@@ -174,7 +174,7 @@ class Space:
         rows = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
         others = self._described[rows]
-        # |x - y|^2 - |x|^2 = |y|^2 - 2 x.y, which has its minimum at the same y
+        # |y|^2 - 2 x.y = |x - y|^2 - |x|^2: it is smallest for the y nearest to x
         distances = (others**2).sum(axis=1) - 2 * self.describe(configs) @ others.T
         return rows[np.argmin(distances, axis=1)]
 
@@ -227,8 +227,8 @@ def draw_new(
     known: Set[str],
     parents: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return distinct configurations (at most `count`, sites) with names not in `known`: children
-    of `parents` (k, sites); random ones without parents, and always in a table."""
+    """Return distinct configurations (at most `count`, sites) with names not in `known`. They are
+    random in a table or without `parents`, otherwise children of `parents` (k, sites)."""
     if space.members is not None:
         return space.members[generator.permutation(space.find_unknown(known))[:count]]
     found: dict[str, np.ndarray] = {}
@@ -286,9 +286,9 @@ def link_sites(
     edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
 ) -> np.ndarray:
     """Return pairs (links, 2) of neighbouring sites: consecutive sites of a configurable node, and
-    the first sites of neighbouring configurable nodes. Each node of the program belongs to the
-    configurable node that reaches it first along `edges`; configurable nodes are neighbours if an
-    edge connects nodes that belong to them. `node`: (sites,) each site's configurable node."""
+    the first sites of neighbouring configurable nodes. A node belongs to the configurable node that
+    reaches it first along edges, in any direction; configurable nodes are neighbours if an edge
+    connects nodes that belong to them. `node`: (sites,) each site's configurable node."""
     # owner (nodes,): the configurable node of each node, spread from neighbour to neighbour
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))

@@ -18,7 +18,7 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# XLA generates loops only if no library computes the product.
+# flags that stop libraries from computing the product, because XLA then generates loops for it
 LIBRARIES_OFF = (
     ("xla_cpu_multi_thread_eigen", False),
     ("xla_cpu_experimental_ynn_fusion_type", ""),
@@ -32,7 +32,7 @@ SUMS = (1, 2, 4, 8, 9, 16, 32)
 VECTORS = (1, 2, 3, 4)
 DEFAULT = (11, 9, 1)  # XLA's tile if no size is given
 MAX_UNROLLED = 1024  # rows x sums x vectors: the code of larger tiles takes minutes to compile
-# {architecture: bytes of a vector}, as XLA prefers; half of that is assumed for other processors
+# {architecture: bytes of the vectors that XLA prefers}; for other processors, 16 is assumed
 VECTOR_BYTES = {"x86_64": 32, "AMD64": 32}
 # bytes of float32 and float64, by their numbers in XLA's PrimitiveType
 FLOAT_BYTES = {11: 4, 12: 8}

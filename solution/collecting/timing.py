@@ -20,8 +20,8 @@ from solution.domain.metrics import kendall_tau
 SCHEMA = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name
-        "half": pl.UInt8(),  # 0 for even passes, 1 for odd ones
-        "turn": pl.UInt32(),  # number of the pass
+        "half": pl.UInt8(),  # 0 for runs in even passes, 1 for runs in odd ones
+        "turn": pl.UInt32(),  # number of the pass (which runs all configurations)
         "cpu_ns": pl.Int64(),
         "wall_ns": pl.Int64(),
     }
@@ -68,7 +68,7 @@ def choose_runs(nanoseconds: int) -> int:
 
 
 def summarise(repeats: pl.DataFrame, clock: str) -> Outcome:
-    """Return the outcome of configurations timed in both halves by the `clock` cpu or wall."""
+    """Return the outcome of configurations timed in both halves. `clock`: "cpu" or "wall"."""
     smallest = (
         repeats.group_by("config", "half", maintain_order=True)
         .agg(pl.col(f"{clock}_ns").min().alias("ns"))

@@ -117,7 +117,7 @@ TAKERS = (
 
 def assemble(words: Sequence[str] = ()) -> typer.Typer:
     """Return the command line app. `words`: the typed words. If the first is a command, only the
-    module that defines it is imported: importing all of them takes longer."""
+    module that defines this command is imported, because importing all modules takes longer."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,

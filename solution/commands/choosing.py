@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 # {parameter of `choose` that only a TPU uses: its option on the command line}
 OF_TPU = {"compile_": "--compile", "memory": "--memory", "each_copy": "--each-copy"}
-# parameters of `choose` without effect unless the search compiles
+# parameters of `choose` that have an effect only if programs are compiled
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
     "target", "executor", "address", *OF_TPU,
 )  # fmt: skip
-UNUSED = {  # {option: parameters without effect beside it}; these three options compile nothing
+# {option with which nothing is compiled: parameters that have no effect beside this option}
+UNUSED = {
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
     "verdict": (
@@ -170,7 +171,8 @@ def _take_verdict(verdict: Path, out: Path | None) -> None:
 def _search(
     program: Path, leading: "Bundle | None", out: Path | None, settings: "Settings", *, memory: bool
 ) -> None:
-    """Search by measurements on this machine, or by a TPU's estimates; show the result."""
+    """Search by measurements on this machine, or by a TPU's estimates; show the result. `leading`:
+    the bundle that guides the search. `memory`: find a program that needs less memory."""
     from solution.system.progress import console
 
     folder = out or Path("chosen") / program.stem

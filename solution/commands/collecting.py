@@ -197,7 +197,7 @@ def _collect(
 ) -> None:
     """Measure the programs, show the result, and say how to use it. `space`: arguments of the
     target's make_space, such as the kind of configurations. `limits`: seconds and megabytes of a
-    compilation, by default the target's; and minutes for all programs. `how`: other settings.
+    compilation, and minutes for all programs (None: the target's default). `how`: other settings.
     Raises InputError if the target cannot be used here or has no such configurations."""
     from solution.collecting.collect import Settings
     from solution.collecting.report import show_finished
@@ -260,7 +260,7 @@ def _collect_away(
     def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:
         found[number] = result[0]
         check_names([one.name for finished in found.values() for one in finished])
-        # if a program yields no graph now, delete the graph of an earlier collection
+        # if a program yields no graph now, delete the graph that an earlier command wrote
         for one in result[0]:
             if one.state and "npz" not in one.state:
                 remove_graph(place, one.name)
@@ -285,8 +285,8 @@ def _read(path: Path) -> bytes:
 
 
 def _pack_log(place: "Destination", path: Path) -> bytes | None:
-    """Return the log of an earlier collection of the program, packed, so that it is resumed. The
-    result is None if there is no log."""
+    """Return the packed log of an earlier measurement of the program, with which a node resumes it;
+    None if there is no log."""
     from solution.programs.program import name_program
     from solution.system.zips import pack_folder
 

@@ -86,6 +86,7 @@ def rank_first(
 
     Args:
         doubt: why the models' order may be wrong for the target, see find_doubt; "" if no reason.
+        regret, confidence: see Bundle.rank.
     """
     from solution.experiments.layout_compiler_001 import add_known_costs
     from solution.serving.ranking import Ranking

@@ -315,7 +315,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
 
     Args:
         to: file of the program; None: only print the guesses.
-        is_plain: False if an option was given that npz files do not allow; raises InputError.
+        is_plain: False if an option was given that npz files do not allow, which is an InputError.
     """
     from solution.analysis.graph_lookup import read_file
     from solution.analysis.module_table import show_guesses

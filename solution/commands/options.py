@@ -237,7 +237,7 @@ def make_executor(
 
 
 def name_of(data: Path, *, limit: bool) -> str:
-    """Return the default name of a run or a store of the data; `limit` means a smoke run."""
+    """Return the default name of a run or a store of the data; `limit` means a quick look."""
     return data.resolve().name + ("-limit" if limit else "")
 
 

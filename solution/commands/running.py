@@ -212,7 +212,8 @@ def _recall(
 
     began = None if afresh else recall_budget(folder, found, divided.folds)
     known: dict[str, object] = {"scheme": divided.scheme}
-    # With a time limit, folds and experiments are chosen later, so they cannot be compared yet.
+    # Compare folds and experiments with the folder's run. If a new run has a time limit, they are
+    # chosen later, so they cannot be compared yet.
     if began or hours is None:
         budget = began or list_budgets(found, divided.folds)[0]
         described = {item.name: item.describe() for item in budget.apply(found)}
@@ -231,7 +232,7 @@ def _settle(
 ) -> "tuple[list[Experiment], Division, Plan]":
     """Return the experiments to train, how the graphs are divided, and the plan. A run that was
     begun keeps its experiments and folds. A new run gets what fits into `hours`, or everything if
-    there is no time limit."""
+    there is no time limit. `slots`: number of models that are trained at once."""
     from solution.training import forecast
 
     plan, whole = divided.plan(found, store), forecast.list_budgets(found, divided.folds)[0]
@@ -261,7 +262,8 @@ def _settle(
 def _show_estimate(
     found: "list[Experiment]", plan: "Plan", slots: int, folds: int, hours: float | None
 ) -> None:
-    """Print the time that the whole run takes, and what fits into `hours`."""
+    """Print the time that the whole run takes if `slots` models are trained at once, and what fits
+    into `hours`."""
     from solution.training import forecast
 
     startup = time.time() - Process().create_time()

@@ -28,7 +28,7 @@ HIDDEN = (".", "__MACOSX", "lost+found")
 MAX_NAME = 1000  # at most this many characters of each line of sample_submission.csv are read
 MAX_SHOWN = 3
 PATTERN = "*.npz"
-LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also matches renamed files and unfinished downloads
+LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # like PATTERN, also for renamed files and unfinished downloads
 SAMPLE_HEADER = ["ID", "TopConfigs"]
 # how the first row after the header of a valid sample submission may begin
 SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
@@ -165,8 +165,8 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
 
 def find_sample_submission(folder: Path) -> Path | None:
     """Return the competition's sample_submission.csv; None if there is none. It is searched below
-    the folder, and in the two folders above it if it is called npz or npz_all. A mount may hold
-    samples of other competitions, so the first row must be of a known collection."""
+    `folder`, and also in the two folders above if `folder` is called npz or npz_all. A mount may
+    hold samples of other competitions, so the first row must be of a known collection."""
     return next((path for path in _list_samples(folder) if _is_sample_submission(path)), None)
 
 
@@ -212,8 +212,8 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """Return the folders at the end of a path, last first, that name a collection or a split: at
-    most DEEPEST, and only up to the first name that is not in SPEAKING."""
+    """Return the names of the last folders of the path `here`, last first: at most DEEPEST, and
+    only while they name a collection or a split (SPEAKING)."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

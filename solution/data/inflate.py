@@ -17,7 +17,7 @@ except ImportError:  # isal is not installed, such as on a Kaggle kernel without
     import zlib  # type: ignore[no-redef]
 
 INPUT_BYTES = 1 << 18  # compressed bytes that are read at a time
-RAW_DEFLATE = -15  # a zip member has no zlib header
+RAW_DEFLATE = -15  # zlib's `wbits` for data without a zlib header, as in a zip file
 # A member's header. Its last two fields are the lengths of the name and of the extra field.
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 

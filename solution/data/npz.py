@@ -146,7 +146,8 @@ def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
             "by another version"
         )
     options = _read_integers(archive, OPTIONS, (None, len(names))).clip(-1, 127).astype(np.int8)
-    padding = ((0, 0), (0, len(known) - len(names)))  # options added in later versions become 0
+    # the file may lack options that later versions added: they become 0
+    padding = ((0, 0), (0, len(known) - len(names)))
     return {"options": np.pad(options, padding), "option_names": known}
 
 
@@ -177,7 +178,7 @@ def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
     tiles = read_array(archive, "config_feat", shape).astype(np.float32)
     for block in vocabulary.TILE_BLOCKS.values():
         sizes = tiles[:, block][:, : vocabulary.MAX_RANK]
-        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # True for NaN, too
+        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # finds NaN, too
         if len(wrong):
             row, column = map(int, wrong[0])
             raise ValueError(

@@ -25,7 +25,8 @@ from solution.system.zips import check_directory
 
 BLOCK_BYTES = 2 << 20  # approximate bytes of layouts that are inflated and encoded at a time
 LAYOUTS = "node_config_feat"
-# The competition's largest layout tensor has 2.5 GB, its largest other array 24 MB.
+# Limit for arrays that are read as a whole; layouts are read in blocks (MAX_LAYOUT_BYTES). In the
+# competition, the largest layout tensor has 2.5 GB, the largest other array 24 MB.
 MAX_ARRAY_BYTES = 2 << 30
 MAX_LAYOUT_BYTES = 64 << 30
 NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of numpy dtypes
@@ -156,7 +157,8 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype, name: str, most: int) -
 
 
 def _encode_blocks(member: Member, file_size: int) -> Codebook:
-    """Encode the tensor in blocks of whole rows (configurations) of about BLOCK_BYTES."""
+    """Encode the layouts in `member`, which has `file_size` bytes inflated, in blocks of whole rows
+    (configurations) of about BLOCK_BYTES."""
     (configs, nodes, slots), _, dtype = _read_header(member, LAYOUTS)
     row_bytes = nodes * slots * dtype.itemsize
     if configs * row_bytes > file_size:

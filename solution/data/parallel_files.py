@@ -26,11 +26,12 @@ def map_files(
 ) -> list[R]:
     """Return function(file) for each of `files`, in their order.
 
-    The largest files are processed first.
+    With several processes, the largest files are processed first.
 
     Args:
         function: defined at the top level of a module, so that worker processes can import it.
-        workers: number of processes; by default one per core, or this process if files are small.
+        workers: number of processes; None: one per core, fewer for small files. With one, this
+            process does the work.
         worth_a_worker: bytes of files for which it pays to start one more process.
 
     Raises:

@@ -69,7 +69,8 @@ def summarise(graph: Graph, split: str) -> Summary:
 
 
 def read_labelled(file: GraphFile) -> Graph:
-    """Read the file; InputError if it is defective, or if a train or valid graph has no labels."""
+    """Read the graph of a file. Raises InputError if the file is defective, or if a graph of the
+    split train or valid has no labels."""
     graph = read_graph(file.path, file.collection)
     if file.split != "test" and graph.runtimes is None:
         raise InputError(

@@ -61,8 +61,8 @@ def deduplicate(configs: np.ndarray) -> Distinct:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """The layouts of each configurable node, and the layout of each node in each configuration. A
-    pair is a configurable node and one of its layouts."""
+    """The layouts that each configurable node takes, and codes for the layout that it has in each
+    configuration. A pair is a configurable node and one of its layouts."""
 
     # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
     layouts: np.ndarray
@@ -183,11 +183,12 @@ class KeyTable:
         return numbers
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
-        """Return the first slot of each key by multiplicative hashing: high bits of a product."""
+        """Return the slot (n,) where the search for each key begins: the uppermost bits of
+        key * GOLDEN (multiplicative hashing)."""
         return ((keys.view(np.uint64) * GOLDEN) >> self._shift).view(np.int64)
 
     def _rebuild(self) -> None:
-        """Build the table again with all `keys`."""
+        """Build the hash table anew for all of `self.keys`, with enough slots for them."""
         bits = max(10, int(4 * len(self.keys)).bit_length())  # load factor of at most a quarter
         self._shift, self._mask = np.uint64(64 - bits), (1 << bits) - 1
         self._numbers = np.full(1 << bits, self.EMPTY, np.int32)
@@ -248,11 +249,12 @@ class LayoutEncoder:
         self._filled = last
 
     def finish(self) -> Codebook:
-        """Return the codebook of all blocks; it does not depend on how they were divided."""
+        """Return the codebook of all configurations added; the sizes of the blocks do not
+        change it."""
         distinct = deduplicate(self._ids)
         ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
         del self._ids
-        order = np.argsort(self._table.keys)  # by content, not by first appearance
+        order = np.argsort(self._table.keys)  # sort layouts by content, not by first appearance
         # a few nodes at a time, because a table (all nodes, all layouts) may be too large
         step = max(1, TABLE_ENTRIES // max(1, len(order)))
         parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
@@ -309,7 +311,7 @@ def _check_values(block: np.ndarray, first: int) -> None:
 # float32), _TENSORS for the 3 tensors (18 digits, exact in float64).
 _POWERS = (float(TOKENS) ** np.arange(SLOTS)[::-1]).astype(np.float32)
 _TENSORS = float(TOKENS) ** (SLOTS * np.arange(NUM_TENSORS)[::-1])
-# the number with the digit 1 in every slot
+# the number whose 18 digits in base 7 are 1: added to a key, it shifts every slot by 1
 _SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)
 
 

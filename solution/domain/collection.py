@@ -15,7 +15,7 @@ SAMPLE_SUBMISSION = "sample_submission.csv"
 class Collection:
     """One of the five sets of graphs that Kaggle scores separately and averages."""
 
-    name: str  # as in the submission's ID column, such as layout:xla:random
+    name: str  # name in the submission's ID column, such as layout:xla:random
     kind: Literal["layout", "tile"]
     test_rows: int  # number of test graphs, each a row of a submission
 
@@ -45,7 +45,7 @@ COLLECTIONS = (
 BY_NAME = {collection.name: collection for collection in COLLECTIONS}
 NAMES = tuple(BY_NAME)
 LAYOUT = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-XLA = tuple(c.name for c in COLLECTIONS if c.source == "xla")  # both searches: default and random
+XLA = tuple(c.name for c in COLLECTIONS if c.source == "xla")  # layout:xla:default and :random
 NLP = tuple(c.name for c in COLLECTIONS if c.source == "nlp")
 TILE = tuple(c.name for c in COLLECTIONS if c.kind == "tile")
 

@@ -49,7 +49,7 @@ def find_families(
     first, second = np.array(joined, np.int64).reshape(-1, 2).T
     links = coo_array((np.ones(len(first)), (first, second)), shape=(len(words), len(words)))
     _, component = connected_components(links, directed=False)
-    # order of possible family names: words before architectures, then by length, then alphabetic
+    # sort possible names of families: words before architectures, short before long, then by letter
     ranked = sorted(
         (not word, len(word or architecture), word or architecture, number)
         for word, architecture, number in zip(words, architectures, component.tolist(), strict=True)

@@ -26,8 +26,8 @@ from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names
 
 TIMED = ""  # source of labels that a clock measured; also assumed if a file names no source
-ESTIMATED = "estimated: "  # beginning of the source of a compiler's estimates
-MAX_LENGTH = 200  # maximum number of characters of a source
+ESTIMATED = "estimated: "  # beginning of a source of labels that a compiler estimated
+MAX_LENGTH = 200  # maximum number of characters of a source of labels
 PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # an estimate's source: printable ASCII
 MAX_SHOWN = 5
 LARGEST = 2.0**63  # bound on node features, because all were 64-bit integers originally
@@ -63,7 +63,8 @@ class Graph:
     runtimes: np.ndarray | None
     # (configs, options) int8: the choice of each compile option; None: no options were set
     options: np.ndarray | None = None
-    option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
+    # names of the compile options: the keys of one target's options in OPTION_SETS
+    option_names: tuple[str, ...] = vocabulary.OPTION_NAMES
     # (configs,) bool: True in the reference batch, relative to which others are scored; None: all
     listed: np.ndarray | None = None
     # (nodes, 2, SUMMED) int8: for each of a dot's two operands, the dimensions that are contracted,
@@ -291,7 +292,7 @@ def _rows_of(marks: np.ndarray) -> np.ndarray:
 
 
 def _check_runtimes(graph: Graph) -> Checks:
-    """Check that runtimes are positive, and that their quotients are finite."""
+    """Check that runtimes are positive, and that quotients of two runtimes are finite."""
     if graph.runtimes is None:
         return []
     bad = np.flatnonzero(~(np.isfinite(graph.runtimes) & (graph.runtimes > 0)))
@@ -391,11 +392,11 @@ def naming(graph: Graph) -> Iterator[None]:
 
 
 class PerGraph(Generic[T]):
-    """A function of a graph whose results are cached for as long as the graph lives, if they fit.
-    Folds and seeds share their graphs, so results that depend on the graph alone are computed once.
-    An error of the function names the graph."""
+    """A function of a graph. It caches the result for a graph for as long as the graph lives, if
+    the budget allows it. Folds and seeds share their graphs, so results that depend on the graph
+    alone are computed once. If the function raises an error, the error names the graph."""
 
-    budget = Budget(1 << 30)  # shared by all functions
+    budget = Budget(1 << 30)  # one budget for the caches of all PerGraph functions
 
     def __init__(self, function: Callable[[Graph], T]) -> None:
         self._function = function

@@ -139,7 +139,8 @@ def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.Dat
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over graphs with its 95% interval; NaN where there are too few groups."""
+    """A mean over graphs with its 95% interval; its bounds are NaN if there are too few groups of
+    graphs to estimate it."""
 
     value: float
     low: float

@@ -25,7 +25,8 @@ SCHEMA = pl.Schema(
         "score": pl.Float32(),
     }
 )
-PARTS = ("out_of_fold", "test")  # separate files, because a graph name may occur in both
+# names of the two files of predictions; they are separate, because a graph name may occur in both
+PARTS = ("out_of_fold", "test")
 KEYS = ["collection", "graph", "config", "fold", "seed"]
 # Columns of a ranking: one score per configuration, after folds and seeds are merged.
 RANKING_SCHEMA = pl.Schema(
@@ -102,8 +103,8 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Return True if one model predicts exactly the requested configurations in order. This is the
-    usual case, which is checked fast."""
+    """Return True if the predictions are one model's, and for exactly the requested configurations
+    in their order. This check of the usual case is fast."""
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1

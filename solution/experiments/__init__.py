@@ -1,4 +1,4 @@
-"""Experiments of the package: one file each, which holds one frozen value, EXPERIMENT."""
+"""The package's experiments: each file defines one, as the frozen value EXPERIMENT."""
 
 # the experiments that `fastslow run` trains if no experiment or recipe is given
 DEFAULTS = (

@@ -45,7 +45,7 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     # groups of collections of one source; one model learns from a group and ranks each collection
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    # hash of the experiment's code, and of imported files that a run's fingerprint does not cover
+    # hash of the experiment's code, as far as a run's fingerprint does not cover it
     source: str = ""
     # name or path from which the experiment was loaded; empty if it was made in memory
     origin: str = ""
@@ -133,7 +133,7 @@ def list_experiments() -> list[str]:
 
 
 def list_added() -> list[str]:
-    """Return the names of the experiments of published systems, which other packages add."""
+    """Return the names of the experiments of published systems, which the packages ADDED define."""
     return sorted(_list_published())
 
 
@@ -155,8 +155,8 @@ def _list_ours() -> list[str]:
 
 @cache
 def _list_published() -> dict[str, tuple[str, str]]:
-    """Return (module, sentence) of published systems' experiments by name, from their sources,
-    because importing them takes seconds."""
+    """Return (module, sentence about it) for each experiment of a published system, by name. The
+    modules are parsed, not imported, because importing them takes seconds."""
     found = {}
     for added in ADDED:
         package = importlib.import_module(f"{added}.experiments")
@@ -208,8 +208,8 @@ def find_named_experiment(name: str) -> Experiment:
 
 
 def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
-    """Return the names of the modules that define the settings' class and those of the rankers'
-    settings nested in them."""
+    """Return the names of the modules that define the class of the settings, and the classes of
+    other rankers' settings nested in them."""
     values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
     inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
     return tuple(sorted({type(settings).__module__}.union(*inner)))
@@ -231,7 +231,8 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def _fingerprint(module: ModuleType) -> str:
-    """Return a hash of the experiment's code that a run's fingerprint does not cover."""
+    """Return a hash of that part of the experiment's code which a run's fingerprint does not
+    cover."""
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))
@@ -239,8 +240,9 @@ def _fingerprint(module: ModuleType) -> str:
 
 
 def read_sources(path: Path) -> dict[str, bytes]:
-    """Return the contents, by relative path, of a file and, recursively, of the files that it
-    imports from its folder; for a package all its Python files, without following links."""
+    """Return the contents, by relative path, of a Python file and of the files in its folder that
+    it imports, directly or through others. Of an imported package, all Python files are returned;
+    links to folders are not followed."""
     sources: dict[str, bytes] = {}
     waiting = [path]
     while waiting:
@@ -279,7 +281,7 @@ def _is_elsewhere(name: str) -> bool:
 
 
 def _list_imports(source: bytes) -> list[str]:
-    """Return the top-level names that the source imports, in order; none if it is no Python."""
+    """Return the top-level names that the source imports, in order; none if it is invalid."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     # an import may name a file that is not valid Python; it is still part of the sources
@@ -314,8 +316,8 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _let_import_neighbours(path: Path) -> None:
-    """Let an experiment import the files beside it, as a script can. Raises InputError if another
-    module has the name of such a file, because that module would be imported instead."""
+    """Let the experiment in the file `path` import the files beside it, as a script can. Raises
+    InputError if another module has the name of such a file: it would be imported instead."""
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -1,9 +1,10 @@
-"""The compiler of a TPU v3 as a ranker: it estimates 32 layouts of a graph, a model of its answers
-ranks the others.
+"""The compiler of a TPU v3 as a ranker: it estimates 32 configurations of a graph, and a model of
+its estimates ranks the others.
 
 A graph is turned back into a program (solution.collecting.lifting). Measured runtimes are used
 neither to train the ranker nor to rank. A graph whose program cannot be restored, or is rejected by
-the compiler, is ranked by prior costs of copies alone, with a warning.
+the compiler, is ranked by the prior costs of copies (solution.models.layout.known_costs) alone,
+with a warning.
 
 Another budget is another experiment: a file with, for example,
 CompilerSettings(compilations=200, minutes=30).
@@ -32,7 +33,7 @@ from solution.models.settings import check_choice, check_size
 from solution.system.progress import console, warn
 from solution.system.report import Report, silent
 
-COPIES = "the prior costs of copies"  # name of the fallback's order in warnings
+COPIES = "the prior costs of copies"  # how a warning names the costs that replace estimates
 QUICK = 2  # compilations of a smoke run
 MOST_COMPILATIONS, MOST_MINUTES = 1 << 20, 1 << 20
 
@@ -44,8 +45,8 @@ class CompilerSettings(RankerSettings):
     target: str = "tpu:v3"
     # at most this many different sets of layout requests are compiled for a graph
     compilations: int = 32
-    # No compilation of a graph begins after this much processor time. Scores then depend on the
-    # machine's speed, and on what is in the cache.
+    # No compilation of a graph begins after this much processor time. If this limit is reached,
+    # scores depend on the machine's speed and on the cached compilations.
     minutes: int = 10
 
     def __post_init__(self) -> None:
@@ -115,8 +116,8 @@ def tell(words: str) -> None:
 
 
 def add_known_costs(graph: Graph) -> np.ndarray:
-    """Return the sum (configs,) float64 of each configuration's prior costs on a TPU
-    (solution.models.layout.known_costs); nothing is learned."""
+    """Return the sum (configs,) float64 of each configuration's prior costs on a TPU: costs that
+    need no training (solution.models.layout.known_costs)."""
     table = state_tables(BACKEND)(graph)
     costs = weigh_states(graph, table).total
     return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])

@@ -1,8 +1,8 @@
-"""The layout net: one per source of programs, for both searches; three seeds averaged.
+"""The layout net: one per source (xla, nlp), for both of its collections; three seeds averaged.
 
-The random and the default search visit the same programs. A net that learns from both searches
-ranks each better than a net that learns from one. It costs no more, because it is trained once for
-both.
+The random and the default collection of a source have the same programs. A net that learns from
+both collections ranks each of them better than a net that learns from this collection only. Its
+training costs no more, because it replaces two nets.
 """
 
 from solution.domain.collection import LAYOUT, NLP, XLA

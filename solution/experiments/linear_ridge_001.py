@@ -1,4 +1,4 @@
-"""Ridge regression on the feature tables, its penalty by grid search."""
+"""Ridge regression on the feature tables; the penalty is chosen by grid search."""
 
 from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment

@@ -1,7 +1,7 @@
-"""The tile net, three seeds.
+"""The tile net; three seeds averaged.
 
-Kernels are small, so a step uses many of them. Scores of trainings vary by up to 0.05 with the
-seed, more than with any setting that was tried, so three are averaged.
+Kernels are small, so a training step uses many of them. Scores vary by up to 0.05 with the seed,
+more than with any setting that was tried, so three seeds are averaged.
 """
 
 from solution.domain.collection import TILE

@@ -35,7 +35,7 @@ SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # maximum number of values of the configuration tensor in memory at once
 MAX_FACTOR = 1 << 16  # bound on the divisors that are searched; see divide
-# maximum number of tiles that are all listed; from more tiles, random ones are drawn
+# maximum number of possible tiles for which all are listed; beyond it, tiles are drawn at random
 MAX_GRID = 1 << 20
 
 
@@ -87,8 +87,8 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return the ranks (configurable, 3) of tensors whose layout may be set; 0 for a tensor that is
-    missing, or of a rank below MIN_RANK or above six."""
+    """Return the rank (configurable, 3) of each configurable node's output, input and kernel; 0 if
+    its layout cannot be set: it is missing, or its rank is below MIN_RANK or above six."""
     repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
     ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
     nodes = np.stack([list_tensors(repaired, name) for name in LAYOUT_TENSORS], axis=1)
@@ -96,8 +96,8 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
-    """Return configuration `number` (configurable, 3, 6). Number 0 is the default. Odd numbers set
-    a random share of the tensors, even numbers at most CHANGES tensors."""
+    """Return configuration `number` (configurable, 3, 6). Number 0 sets no layout, odd numbers set
+    the layouts of a random share of the tensors, even numbers of at most CHANGES tensors."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout
@@ -112,8 +112,8 @@ def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator)
 
 
 def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Return tiles (configs, 24) float32: the bounds along each dimension of the tiled tensor, and
-    the block length of a sum."""
+    """Return tiles (configs, 24) float32: the bound along each dimension of the tiled tensor and,
+    if the kernel sums, the number of terms that are summed in one block."""
     kernel = inline_fusions(_replace(repair_padding(graph), np.zeros((1, NUM_TILE_FEATURES), "f4")))
     tiling = find_tiling(kernel)
     sizes = [int(size) for size in tiling.extents[: tiling.rank]]

@@ -14,7 +14,7 @@ class Feature:
 
     name: str
     unit: str  # "log" means a natural logarithm
-    reason: str  # one line: why the column helps
+    reason: str  # one line of text: why the column helps
 
 
 def numbered(name: str, unit: str, reason: str, count: int) -> tuple[Feature, ...]:

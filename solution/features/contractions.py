@@ -8,8 +8,8 @@ from a module has the contracted dimensions of the module (Graph.summed).
 
 The competition's best solutions read the dimensions from the protobuf files, and the organisers
 name them among the features that helped. Here every graph can have them: mark_contractions writes
-them into columns that only convolutions use otherwise: the input's feature and spatial dimensions,
-and the kernel's input feature and spatial dimensions.
+them into columns that only convolutions use otherwise (the input's feature and spatial dimensions,
+and the kernel's input feature and spatial dimensions).
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ def _find_contractions(graph: Graph) -> np.ndarray:
     return found
 
 
-# The contracted dimensions (nodes, 2, SUMMED) int64 of each dot: of its input, then of its kernel.
+# The contracted dimensions (nodes, 2, SUMMED) of each dot: of its input, then of its kernel.
 contractions = PerGraph(_find_contractions)
 
 
@@ -65,7 +65,8 @@ def mark_contractions(graph: Graph) -> Graph:
 
 
 def contraction_rows(graph: Graph) -> np.ndarray:
-    """Return the columns FEATURES (distinct configs, columns) float32."""
+    """Return the columns FEATURES (distinct configs, columns) float32: the share of work in dots of
+    which a contracted dimension is contiguous, or outermost."""
     pairs = graph.layouts
     operations = np.where(graph.node_opcodes == OPCODE_IDS["dot"], num_operations(graph), 0)
     weights = operations[graph.configurable] / max(float(operations[graph.configurable].sum()), 1)

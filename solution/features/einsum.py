@@ -103,7 +103,7 @@ def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -
 
 
 def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[int]:
-    """Return the sizes of the contracted dimensions in ascending order."""
+    """Return the sizes of an operand's contracted dimensions in ascending order."""
     return sorted(
         size for letter, size in zip(letters, shape, strict=True) if letter >= len(output)
     )

@@ -51,7 +51,7 @@ def find_gradients(
         letters = label(node, *guess[node]) if node not in found else None
         if letters is not None:
             for gradient in dots.list_gradients(Dot(node, *guess[node], letters)):
-                found.setdefault(gradient.node, gradient)  # the gradient of the first dot that fits
+                found.setdefault(gradient.node, gradient)  # if several dots fit, the first one wins
                 dots.close(gradient.node)
     return found
 
@@ -72,8 +72,8 @@ class Alike:
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self.nodes = np.empty(0, np.int64)  # the dots, ascending
-        self.slopes = np.empty(0, np.int64)  # the other operand of each of `nodes`
-        # {True if the slope is the left operand, else False: letters inferred from shapes}
+        self.slopes = np.empty(0, np.int64)  # for each dot, its operand other than `kept`
+        # {whether the slope is the left operand: the dots' letters, inferred from shapes}
         self.labels: dict[bool, Einsum | None] = {}
 
     def drop(self, is_kept: np.ndarray) -> None:
@@ -140,7 +140,8 @@ class Dots:
                 yield from gradients
 
     def _group(self) -> dict[tuple[int, Dimensions], list[Alike]]:
-        """Group similar dots (Alike) by the tensor that they read and the shape of their slopes."""
+        """Return groups of similar dots (Alike), by a tensor that the dots read, and the shape of
+        their other operand."""
         members: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
         for (kept, slope), nodes in self._pairs.items():
             made = self._opcodes[slope], self._features[slope, vocabulary.DIMENSIONS].tobytes()
@@ -177,15 +178,16 @@ class Dots:
         return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
 
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
-        """Return the labellings of a group's first dot that fit it as the gradient of `wanted`, at
-        most one for each order of its operands."""
+        """Label a group's first dot as the gradient of `wanted`, an operand of `dot`. Return the
+        labellings that fit, at most one for each order of the first dot's operands."""
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
         ]
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
-        """Return True if shapes alone give the group's dots the contracted dimensions of `way`."""
+        """Return True if shapes alone tell that the dots of a group contract the dimensions that
+        `way`, a labelled dot of the group, contracts."""
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -206,7 +208,7 @@ class Dots:
         return max(fitting, key=lambda way: self._rank(way, goals))
 
     def _order(self, dot: Dot, node: int, slope: int, wanted: int) -> list[Dot]:
-        """Return `node` labelled as the gradient of `wanted`, for both orders of its operands."""
+        """Return `node`, labelled as gradient of `wanted`, with its operands in both orders."""
         letters = dot.letters
         goal, kept, other = letters.left, letters.right, dot.right
         if wanted == dot.right:
@@ -220,8 +222,8 @@ class Dots:
         ]
 
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
-        """Return True if the labelling `way` gives its dot's shape and, if a module states the
-        contracted dimensions, these."""
+        """Return True if `way`, a labelled dot, has the shape that its letters give, and contracts
+        the dimensions that the module states, if there is a module."""
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
             kept, other = dot.letters.right, dot.right
@@ -231,13 +233,13 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that equals the letters of the gradient's
-        dimensions after transposes; -1 if none does."""
+        """Return the index of the last of `goals` that equals the letters of the dimensions of
+        `way`, a gradient, after the transposes that follow it; -1 if none does."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_allowed(self, way: Dot) -> bool:
-        """Return False if a module states contracted dimensions that differ from those of `way`."""
+        """Return False if a module states other contracted dimensions for `way`, a labelled dot."""
         told = find_told(self._graph, way.node)
         return told is None or told == way.letters.summed
 

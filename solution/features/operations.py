@@ -85,7 +85,7 @@ class Operands:
     # (nodes,) first operand of a convolution, dot or reshape, a node id; NONE for other nodes
     input: np.ndarray
     kernel: np.ndarray  # (nodes,) second operand of a dot or convolution; NONE for a reshape
-    # by node, the einsum letters of each dot whose shapes fit
+    # {dot: einsum letters of its dimensions}, for each dot whose shapes fit
     letters: dict[int, Einsum] = field(default_factory=dict)
 
 
@@ -126,8 +126,8 @@ def _is_alike(graph: Graph, left: int, right: int) -> bool:
 
 def _guess(graph: Graph) -> Operands:
     """Return the input and kernel of each node, inferred from shapes: the ordered pair of operands
-    that fits best. Of equally good pairs, the one with the larger input is taken, and at last the
-    one whose input has the lower node number."""
+    that fits best. Of equally good pairs, the one with the larger input wins. If all shapes and
+    layouts are equal, too, the pair wins whose input has the lower node number."""
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
     fits = {
         OPCODE_IDS["convolution"]: _fit_convolution,
@@ -160,7 +160,8 @@ def _choose(
     features: np.ndarray,
     node: np.intp,
 ) -> tuple[int, int]:
-    """Return the ordered pair of operands that is most likely (input, kernel)."""
+    """Return the one of `pairs` of operands that is most likely (input, kernel). `fit`: returns how
+    well two operands' shapes fit the node."""
     shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
     fits = [fit(features[node], shape) for shape in shapes]
     most = max(fits)
@@ -248,7 +249,7 @@ def _contract(graph: Graph) -> np.ndarray:
     return _fix(np.where(is_convolution, convolution, terms_of_dots(graph)))
 
 
-# Number of terms (nodes,) that each output element of a dot or convolution sums, else 1.
+# Number of terms (nodes,) that each output element of a dot or convolution sums; 1 for other nodes.
 contracted_size = PerGraph(_contract)
 
 

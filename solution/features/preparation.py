@@ -33,11 +33,12 @@ from solution.features.operations import count_used_slots, tensor_ranks
 
 # opcodes whose attribute `dimensions` lists one dimension
 ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "reverse")
-VERSION = 1  # increase it when the same files are prepared differently
+VERSION = 1  # version of the preparation: increase it if the same files give other graphs
 
 
 def repair_padding(graph: Graph) -> Graph:
-    """Set unused slots of layouts, `dimensions` and convolutions to -1; keep six dimensions."""
+    """Return the graph with -1 in unused slots of layouts, `dimensions` and convolutions; drop the
+    dimensions after the sixth."""
     ranks = tensor_ranks(graph)
     features = graph.node_features.copy()
     _leave_out_later(features, graph.node_opcodes)
@@ -52,7 +53,7 @@ def repair_padding(graph: Graph) -> Graph:
 
 
 def erase_padding(graph: Graph) -> Graph:
-    """Set the slots that hold -1 after repair_padding to 0 again, as the files have them."""
+    """Return the graph with 0, as in the files, in the slots that repair_padding has set to -1."""
     features = graph.node_features.copy()
     for columns in vocabulary.DIMENSION_NUMBERS:
         features[:, columns] = np.maximum(features[:, columns], 0)
@@ -61,7 +62,7 @@ def erase_padding(graph: Graph) -> Graph:
 
 def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     """Return the number of dimension numbers (nodes,) that each node's `dimensions` lists."""
-    # highest rank that a node reads: a reduce also reads a scalar and its computation's root
+    # highest rank that a node reads, because a reduce also reads scalars: initial value and root
     read_ranks = np.zeros(graph.num_nodes, np.int64)
     np.maximum.at(read_ranks, graph.edges[:, 0], ranks[graph.edges[:, 1]])
     is_tuple = graph.node_features[:, vocabulary.IS_TUPLE] > 0
@@ -192,7 +193,7 @@ def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
 
 
 def _append_none(summed: np.ndarray, count: int) -> np.ndarray:
-    """Return `summed` with rows for `count` more nodes, which contract no dimensions."""
+    """Return Graph.summed with rows for `count` more nodes, which contract no dimensions."""
     return np.concatenate([summed, np.full((count, *summed.shape[1:]), -1, np.int8)])
 
 

@@ -54,7 +54,7 @@ def _list_columns(options: Mapping[str, tuple[str, ...]]) -> tuple[Feature, ...]
     )
 
 
-# The columns for the options of each target; the key is the names of the options.
+# {names of a target's options: columns of the tables for these options}
 OPTION_FEATURES = {(*options,): _list_columns(options) for options in OPTION_SETS.values()}
 
 
@@ -119,7 +119,8 @@ def _option_rows(graph: Graph) -> np.ndarray:
 
 
 def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> np.ndarray:
-    """Return a column (configs,) of 0 and 1 for each choice other than the default."""
+    """Return columns (configs, choices) of 0 and 1: for each option, one for each choice except the
+    default. `known`: the choices of each option."""
     columns = [
         options[:, option] == choice
         for option, choices in enumerate(known.values())

@@ -23,7 +23,7 @@ from solution.models.settings import MAX_DEPTH
 from solution.system.errors import InputError
 from solution.system.sealing import check_files, read_record
 
-# the file of a net's tensors, and the prefixes of their names: weights, and scalers of tables
+# file of a net's tensors; prefix of the names of its weights, and of its tables' scalers
 WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
 
 

@@ -142,7 +142,7 @@ class LinearRanker(Ranker):
         return normalised_rank(runtimes)
 
     def contributions(self, rows: np.ndarray) -> np.ndarray:
-        """Return standardised columns times weights (rows, columns), which sum to the scores."""
+        """Return standardised columns times weights (rows, columns); a row sums to its score."""
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it predicts")
         return self.scaler_(rows).astype(np.float64) * self.weights_
@@ -166,7 +166,7 @@ class LinearRanker(Ranker):
         return self
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
-        """Return the regression with the penalty that is best on held-out graphs, fitted to all."""
+        """Return the regression with the best penalty on held-out graphs, fitted to all rows."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import GridSearchCV, GroupKFold
 

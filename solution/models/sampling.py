@@ -42,7 +42,7 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
         raise ValueError(f"{graph.name} has no labels to learn from")
     runtimes = graph.distinct.mean(graph.runtimes)
     if limit is None or len(runtimes) <= limit:
-        # return the same graph object, because results are cached per object
+        # return the graph itself, not a copy, because results are cached per object
         return TrainingRows(graph, runtimes)
     chosen = np.sort(np.random.default_rng(seed).choice(len(runtimes), limit, replace=False))
     copies = np.flatnonzero(np.isin(graph.distinct.inverse, chosen))

@@ -38,7 +38,7 @@ def check_even_widths(setting: str, value: Any) -> None:
 
 def check_penalties(setting: str, value: Any) -> None:
     """Raise InputError unless the value is a tuple of one or more numbers, none below 0."""
-    if not _holds(value, lambda x: isinstance(x, (int, float)) and x >= 0):  # also False for NaN
+    if not _holds(value, lambda x: isinstance(x, (int, float)) and x >= 0):  # rejects NaN too
         raise _wrong(
             setting, value, "a tuple of one number or more, none below 0, such as (0.1, 1.0)"
         )

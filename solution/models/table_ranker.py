@@ -48,9 +48,9 @@ class TableSettings(RankerSettings):
 
 
 class TableRanker(Ranker):
-    """A ranker that applies the two functions of a TableSettings to feature tables. A score depends
-    on the configurations scored together: columns are centred on the mean over them, and count how
-    frequent layouts are among them."""
+    """A ranker that applies fit_rows and score_rows of its TableSettings to feature tables. A score
+    depends on the configurations scored together: columns are centred on the mean over them, and
+    count how frequent layouts are among them."""
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
         self.settings = settings
@@ -112,8 +112,8 @@ class TableRanker(Ranker):
 
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
-    """Return scores (rows,) as float32; integers become ranks if float32 would merge some."""
-    with np.errstate(over="ignore"):  # scores that become infinite are refused with a message
+    """Return scores (rows,) as float32. Integers that would become equal are replaced by ranks."""
+    with np.errstate(over="ignore"):  # no warning: infinite scores are refused later
         narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)

@@ -59,8 +59,8 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 
 
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """Return the sorted numbers (k,) int64 of at most `count` nodes, chosen in the order of their
-    hashes `keys` (nodes,) uint64, the `preferred` ones (nodes,) bool first. Nodes with equal hashes
+    """Choose at most `count` nodes, first `preferred` ones (nodes,) bool, in the order of their
+    hashes `keys` (nodes,) uint64. Return their numbers (k,) int64, sorted. Nodes with equal hashes
     form a group: a group that does not fit is skipped, and the smallest is taken if none fits."""
     # groups of equal (preferred, key), preferred ones first; take each group that still fits
     classes, member, sizes = np.unique(
@@ -171,9 +171,10 @@ def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
 
 
 class NodeRows(nn.Module):
-    """Embed every node in every configuration: (nodes, configs, width). A configurable node has 18
-    further inputs: the values v (-1 ... 5) of its layout as (v + 1) / 6, so 0 means "not given".
-    `columns`: number of numeric features of a node, with the six of the program's layout."""
+    """An embedding of every node in every configuration: (nodes, configs, width). A configurable
+    node has 18 further inputs: the values v (-1 ... 5) of its layout as (v + 1) / 6, so 0 means
+    "not given". `columns`: number of numeric features of a node, with the six of the program's
+    layout."""
 
     def __init__(
         self,

@@ -121,7 +121,7 @@ def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
     source, target = indices = torch.cat([edges, loops], dim=1)
     counts = torch.ones(indices.shape[1], device=edges.device)
-    # a self-loop in `edges` gets weight 0, because `loops` has one for each node
+    # a self-loop of `edges` gets the weight 0, because `loops` has a self-loop for every node
     counts[: edges.shape[1]] = (edges[0] != edges[1]).float()
     degree = counts.new_zeros(num_nodes).index_add(0, target, counts)
     return indices, counts * degree[source].rsqrt() * degree[target].rsqrt()
@@ -142,9 +142,9 @@ def drop_edges(edges: Tensor, share: float) -> Tensor:
 
 def penalise(net: nn.Module, pooled: Tensor) -> Tensor:
     """Return the L2 term (), not yet weighted: the sum of squares of all MLP weights (not biases),
-    plus that of the activations `pooled` (configs, graphs, width), averaged over graphs and
-    configurations. Pooling has no weights, so its activations are penalised, as by Keras' activity
-    regulariser."""
+    plus the sum of squares of the activations `pooled` (configs, graphs, width), averaged over
+    graphs and configurations. Pooling has no weights, so its activations are penalised, as by
+    Keras' activity regulariser."""
     products = [module for module in net.modules() if isinstance(module, nn.Linear)]
     weights = torch.stack([product.weight.square().sum() for product in products]).sum()
     return weights + pooled.float().square().sum(dim=-1).mean()
@@ -176,7 +176,7 @@ class ResidualRanker(node_subsets.NodeRanker[ResidualSettings, node_subsets.Node
 
 
 class ResidualNet(node_subsets.NodeNet):
-    """Scores configurations of layout graphs."""
+    """The residual net, which scores configurations of layout graphs."""
 
     def __init__(self, settings: ResidualSettings) -> None:
         super().__init__(settings.nodes, settings.width)
@@ -236,7 +236,7 @@ class ResidualTileRanker(NetRanker[ResidualTileSettings, KernelInputs]):
 
 
 class ResidualTile(nn.Module):
-    """Score tile configurations, one kernel at a time."""
+    """The residual net for tiles, which scores configurations of one kernel at a time."""
 
     def __init__(self, settings: ResidualTileSettings) -> None:
         super().__init__()

@@ -69,8 +69,8 @@ class EmbeddingTable:
         self._values = np.zeros((self.capacity, width), np.float32)
 
     def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
-        """Return a mask (k, segments) bool of the cached embeddings in `configs` (k,), and the
-        embeddings (k, segments, width) float32, 0 where they are not cached."""
+        """Return a graph's embeddings in the configurations `configs` (k,): a mask (k, segments)
+        bool of the cached ones, and their values (k, segments, width) float32, 0 if not cached."""
         keys = _hash(graph, configs[:, None], np.arange(segments))
         slots = self._slots(keys)
         known = self._keys[slots] == keys
@@ -209,7 +209,7 @@ class SegmentSettings(RankerSettings):
     max_nodes: int | None = 1000
     chosen: int | None = 1  # number of segments with gradients in a step; None: all
     kept: float = 0.5  # p, the share of the cached embeddings that is not dropped
-    # None: no table; segments that are not chosen are computed without gradients
+    # size of the table of embeddings; None: no table, other segments are computed without gradients
     table_megabytes: int | None = 256
     head_epochs: int = 10  # epochs of fine-tuning the head; 0: it is not fine-tuned
     training: TrainingSettings = field(
@@ -267,7 +267,7 @@ def _preparer(hops: int | None, partition: str, max_nodes: int | None) -> PerGra
 
 
 class SegmentNet(nn.Module):
-    """Score configurations of layout graphs that are divided into segments."""
+    """A net that scores configurations of layout graphs that are divided into segments."""
 
     def __init__(self, settings: SegmentSettings) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ class SegmentNet(nn.Module):
         return self.head(torch.stack(embedded, dim=1)).squeeze(-1)
 
     def count_values(self, inputs: SegmentedInputs) -> int:
-        """Return a layer's values for one configuration, if the largest segments are chosen."""
+        """Return how many values a layer holds for one configuration, at most."""
         return int(np.sort(inputs.sizes)[::-1][: self.chosen].sum()) * self.width
 
     @torch.inference_mode()
@@ -357,7 +357,8 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
-        # drop casts of the weights made without gradients: the chosen segments would use them
+        # clear copies of weights in lower precision: they were made without gradients, but the
+        # chosen segments would use them
         torch.clear_autocast_cache()
         return torch.ones(shape, dtype=torch.bool), others
 

@@ -45,7 +45,7 @@ def apply_mask(x: Tensor, edge_index: Tensor, others: float) -> Tensor:
 
     Shapes: x (nodes, ..., width), edge_index (2, edges) in either direction -> as x.
     """
-    # mean = (others * sum over all + (1 - others) * sum over the node and its neighbours) / weights
+    # mean = (others * sum of all + (1 - others) * sum of node and neighbours) / sum of weights
     edges = edge_index[:, edge_index[0] != edge_index[1]]
     source, target = torch.unique(both_ways(edges), dim=1)  # parallel edges count once
     near = x.index_add(0, target, x[source])

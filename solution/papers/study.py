@@ -97,8 +97,9 @@ def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
-    """Return the share of all nodes that are in a part (kept or dropped by pruning, as `opcodes`
-    says) and have an opcode: (parts x 121,). Without configurable nodes all are kept."""
+    """Return for each part of the nodes and each opcode: which share of all nodes is in the part
+    and has the opcode (parts x 121,). `opcodes` selects the parts (see PARTS): nodes that pruning
+    keeps, or drops. Without configurable nodes, it keeps all."""
     is_kept = np.ones(graph.num_nodes, bool)
     if len(graph.configurable):
         is_kept = neighbourhood(graph, 1)
@@ -151,7 +152,8 @@ def padding_of_pairs(graph: Graph) -> np.ndarray:
     row = np.arange(len(node))
     minor = sizes[row, order[:, 0]]
     second = np.where(ranks > 1, sizes[row, order[:, 1]], 1)
-    # padding = elements / (minor * second) * (minor and second rounded up to the tile) - elements
+    # padding = elements * (product of the two most minor sizes, each rounded up to the tile) /
+    # (product of these sizes) - elements
     elements = sizes.prod(axis=1).astype(np.float64)
     stored = _round_up(minor, vocabulary.LANES) * _round_up(second, vocabulary.SUBLANES)
     return elements / (minor * second) * stored - elements

@@ -106,7 +106,7 @@ class Block(nn.Module):
 
 
 class TGraph(nn.Module):
-    """Score configurations of pruned layout graphs."""
+    """The net TGraph, which scores configurations of pruned layout graphs."""
 
     def __init__(self, width: int, *, across: bool = True) -> None:
         super().__init__()

@@ -11,10 +11,10 @@ consecutive nodes per step; all other nodes count as constants. So the memory fo
 with the segment, while the time, and the memory of one layer, grow with the graph. With
 `segment=None` the gradient runs through all nodes: full graph training. The graph may also be
 pruned, or random nodes of it kept (NodeSettings). `block="gcn"` replaces GraphSAGE by graph
-convolutions. A block reads all nodes, which send messages, and returns the first `count` of them,
-which receive: for a segment, the segment's nodes. Shapes of a block: x (nodes, configs, width),
-layouts (nodes, configs, 18), edge_index (2, edges) from sender to receiver, scale (nodes,) from
-`inverse_root_degrees` -> (count, configs, width).
+convolutions. A block reads all nodes that send messages, and returns the first `count` of them,
+which receive messages: all nodes, or the nodes of the segment. Shapes of a block: x (nodes,
+configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from sender to receiver, scale
+(nodes,) from `inverse_root_degrees` -> (count, configs, width).
 
 Tiles: nets that differ in where the configuration's 24 numbers, standardised, join the kernel.
 
@@ -111,7 +111,8 @@ class JoinedNet(node_subsets.NodeNet):
         self.blocks = nn.ModuleList(JOINED_BLOCKS[block](width) for _ in range(rounds))
 
     def begin(self, inputs: node_subsets.NodeInputs, given: Tensor) -> Tensor:
-        """Return the node embeddings (nodes, configs, width) before the first block."""
+        """Return the node embeddings (nodes, configs, width) before the first block. `given`: the
+        configurations' layouts, from node_subsets.layout_numbers."""
         rows: Tensor = self.rows(inputs, given)
         return rows
 
@@ -136,7 +137,8 @@ class JoinedNet(node_subsets.NodeNet):
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
-        # drop casts of the weights made without gradients: the segment would use them
+        # clear copies of weights in lower precision: they were made without gradients, but the
+        # segment would use them
         torch.clear_autocast_cache()
         part = inputs.keep(segment)
         inside = self.begin(part, node_subsets.layout_numbers(part, configs))
@@ -155,7 +157,8 @@ class JoinedNet(node_subsets.NodeNet):
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the embeddings (nodes, configs, width) of all nodes after the last block, and the
-        embeddings of the nodes `kept` (k,) before each block."""
+        embeddings of the nodes `kept` (k,) before each block. `given`: see `begin`; `layouts`,
+        `edges` and `scale`: see the shapes of a block in the module's docstring."""
         x = self.begin(inputs, given)
         before = []
         for block in self.blocks:
@@ -177,7 +180,7 @@ def pool(x: Tensor, configurable: Tensor) -> Tensor:
 
 
 class TpuGraphs(JoinedNet):
-    """Score configurations of layout graphs."""
+    """The layout baseline, a net that scores configurations of layout graphs."""
 
     def __init__(self, settings: TpuGraphsSettings) -> None:
         super().__init__(settings.nodes, settings.width, settings.rounds, settings.block)
@@ -319,7 +322,7 @@ prepare_kernel = PerGraph(_prepare_kernel)
 
 
 class TpuGraphsTile(nn.Module):
-    """Score tile configurations of kernels."""
+    """A tile baseline, a net that scores tile configurations of kernels."""
 
     def __init__(self, settings: TpuGraphsTileSettings) -> None:
         super().__init__()
@@ -351,7 +354,7 @@ class TpuGraphsTile(nn.Module):
         _, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
         nodes = torch.cat([opcodes, torch.cat([inputs.numeric for inputs in batch])], dim=-1)
-        rows = nodes[:, None]  # (nodes, 1, columns), for all configurations
+        rows = nodes[:, None]  # (nodes, 1, columns), the same for all configurations
         if self.is_early:
             rows = torch.cat([rows.expand(-1, len(configs), -1), given[member]], dim=-1)
         x = self.node(rows)

@@ -186,7 +186,7 @@ def find_preferred(graph: Graph) -> np.ndarray:
 
 
 class ViolationNet(JoinedNet):
-    """Score configurations of layout graphs."""
+    """The net with attention and violation ratio, which scores configurations of layout graphs."""
 
     def __init__(self, settings: ViolationSettings) -> None:
         width = settings.width

@@ -49,8 +49,8 @@ class WrapperSettings(RankerSettings):
 @dataclass(frozen=True)
 class SublistAverageSettings(WrapperSettings):
     """Settings of SublistAverage: the `ranker` whose scores are averaged, the number of random
-    divisions (`times`), and the maximum number of configurations in a list (`size`), best about
-    as many as the ranker saw together in training."""
+    divisions (`times`), and the maximum number of configurations in a list (`size`). A good `size`
+    is the number of configurations that the ranker saw together in training."""
 
     times: int = 4
     size: int = 100
@@ -100,8 +100,8 @@ class SublistAverage(Ranker):
 
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:
-    """Return a random order (configs,) of distinct configurations, by a keyed hash of their
-    contents, whatever their given order."""
+    """Return a random order (configs,) of distinct configurations that depends only on `key` and
+    their contents, not on their given order."""
     configs = graph.configs
     rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs
     digests = [

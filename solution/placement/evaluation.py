@@ -17,7 +17,8 @@ from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
-TWO_TASKS: tuple[str, ...] = TASKS[1:]  # without fusion, as in the second table of the GO paper
+# the tasks without fusion, as in the second table of the GO paper
+TWO_TASKS: tuple[str, ...] = TASKS[1:]
 # cost of an invalid decision, in multiples of the reference: the seconds of the default decision
 INVALID = 100.0
 SHORTEST = 1e-12  # seconds; lower bound on the reference, because a program may run no kernel
@@ -71,7 +72,8 @@ class Evaluator:
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return a copy of `decision` in which decided tasks are as in the best one, if any."""
+        """Return a copy of `decision` whose decided tasks are as in the best decision so far; an
+        equal copy if there is none."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:

@@ -118,9 +118,9 @@ def find_best(
 
 
 def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
-    """Return a simpler decision, slower by at most the share LOSS: fused nodes get one fusion
-    level; priorities become longest paths to the end, or else equal; each node moves to the device
-    of most of its neighbours."""
+    """Return a simpler decision, slower by at most the share LOSS. If this limit allows it, fused
+    nodes get one fusion level, priorities become longest paths to the end (or else equal), and
+    nodes move to the device of most of their neighbours."""
     environment = evaluator.environment
     limit = environment.runtime(decision).seconds * (1 + LOSS)
 

@@ -36,8 +36,8 @@ FIRST, MOST = 4, 64  # first and maximum number of parts moved per evaluation
 FAILURES = 6
 # relative gain of one evaluation above which strategies that were given up are tried again
 WORTH = 1e-3
-# maximum number of parts that may move: those with the largest sum of the seconds on the critical
-# chain and half of all seconds
+# maximum number of parts that may move: those with the largest seconds / 2 + seconds on the
+# critical chain
 MOST_PARTS = 128
 # weight of a second of transfers in a load: less than 1 because links work beside devices
 SENT_FOR_LOAD = 0.3
@@ -109,13 +109,14 @@ class GainPredictor:
         sent = self._find_transfers(timeline.placement, part, count)
         more = sent - sent[at_home][:, None]
 
-        # load saved = fall of max(load_here, load_there) by the move - SENT_FOR_LOAD * more
+        # load saved = fall of max(load_here, load_there) - SENT_FOR_LOAD * added transfer seconds
         load = np.bincount(timeline.placement, current, devices)
         left = load[here] - work[at_home]
         levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)
         by_load = levelled - SENT_FOR_LOAD * more
 
-        # delay saved = min(waits, idle_there) - (work_there - work_here) - late_there
+        # delay saved = min(the part's seconds on the critical chain, idle seconds there) - (its
+        # seconds there - its seconds here) - lateness there
         idle = find_idle(timeline, first, devices)
         slower = work - work[at_home][:, None]
         late = self._find_lateness(timeline, part, runs, sent)
@@ -128,8 +129,8 @@ class GainPredictor:
         return {"load": by_load, "wait": by_wait}
 
     def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
-        """Return seconds (nodes, devices): each node's seconds without fusion on each device, times
-        the factor by which the nodes of its kernel add up to the kernel's simulated seconds."""
+        """Return each node's seconds (nodes, devices) on each device: its seconds without fusion,
+        times a factor per kernel, so that a kernel's nodes add up to its simulated seconds."""
         rows = np.arange(len(timeline.groups))
         current = self._seconds[rows, timeline.placement]
         alone = np.bincount(timeline.groups, current, len(rows))[timeline.groups]
@@ -155,7 +156,7 @@ class GainPredictor:
     ) -> np.ndarray:
         """Return seconds (parts, devices) by which transfers delay the program if a part moves.
 
-        lateness = max(transfers / nodes in the part - least slack of these nodes, 0)
+        lateness = max(seconds of transfers / nodes in the part - least slack of these nodes, 0)
 
         A node's slack is the time from its end to the program's, minus the work after it: the
         longest path after the node, times the program's runtime over the whole program's longest
@@ -207,8 +208,8 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
 
 
 def _sort_gains(saved: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the (part, device) of each positive gain in `saved` (parts, devices), the largest
-    first; of equal ones, consecutive parts prefer different devices."""
+    """Yield the (part, device) of each positive gain in `saved` (parts, devices), the largest gain
+    first; of equal gains, consecutive parts prefer different devices."""
     parts, devices = np.nonzero(saved > 0)
     turn = (devices - parts) % saved.shape[1]
     order = np.lexsort((parts, turn, -saved[parts, devices]))

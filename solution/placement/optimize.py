@@ -4,7 +4,8 @@ The heuristics and the policy make the first decisions. If devices are decided, 
 (local_search.py) starts from the fastest first decision, and then from the fastest one of the other
 source: of a heuristic if the policy made the fastest, else of the policy. The rest of the budget
 goes to annealing. The result is the best decision that was ever evaluated. It is never worse than
-HEFT's decision, which is among the first three: fused and, if fusion is decided, also unfused.
+HEFT's decision, which is evaluated among the first three (if fusion is decided, once with every
+legal fusion and once without).
 
 Annealing changes nodes at several scales: one node, its neighbourhood, a run of nodes, a layer. A
 search that changes one node at a time cannot move a layer to another device, because every
@@ -43,14 +44,15 @@ COOL = 0.01, 1e-4
 POLICY = "policy"  # prefix of the names of decisions that the policy made
 # shares of the remaining evaluations after which the first and the second local search end
 LOCAL_SHARES = 0.75, 0.9
-# Number of annealing runs, or MANY_LINES above MANY evaluations per node. The first and the last
-# run start from the best decision.
+# Number of annealing runs: LINES, or MANY_LINES if there are more than MANY evaluations per node.
+# The first and the last run start from the best decision.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 class Moves:
-    """Proposer of random changes of a decision, for annealing. If `chances` are given, the policy's
-    probabilities (nodes, actions) per task, the share FROM_POLICY is drawn from them."""
+    """Proposer of random changes of a decision, for annealing. `chances`: the policy's
+    probabilities (nodes, actions) per task; if given, the share FROM_POLICY of the changes of
+    devices and levels is drawn from them."""
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
         self.graph, self.devices = evaluator.graph, len(evaluator.machine)
@@ -119,7 +121,7 @@ class Moves:
         uniform = random.random(len(nodes))[:, None]
         cumulated = self.cumulated[task]
         actions = self.devices if task == "placement" else cumulated.shape[1]
-        # Because of rounding, the cumulated probabilities may end below the random number.
+        # limit the action, because rounding may leave all cumulated probabilities below `uniform`
         return np.minimum((cumulated[nodes] < uniform).sum(axis=1), actions - 1)
 
     def _place(self, decision: Decision, random: np.random.Generator) -> Decision:
@@ -166,7 +168,7 @@ class Moves:
 
 
 def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """Return at most `longest` consecutive entries of `nodes`, at random, with entry `index`."""
+    """Return a random run of at most `longest` entries of `nodes`, entry `index` among them."""
     length = min(int(longest ** random.random()), len(nodes))
     first = max(index - int(random.integers(length)), 0)
     return nodes[first : first + length]
@@ -238,9 +240,9 @@ def optimize(
     """Search until the evaluator has counted `budget` decisions; the result is `evaluator.best`.
     Return the first decisions, of heuristics and policy, the fastest first.
 
-    Every simulated decision counts: of the heuristics (at most 20, and two for each further type of
-    device; first a single device and HEFT), each repair of a policy's decision, each step of local
-    search and annealing. The policy, if any, also proposes changes in annealing if it made the
+    Every simulated decision counts: those of the heuristics (one device and HEFT first; at most 20,
+    and two more for each further type of device), repairs of the policy's decisions, steps of local
+    search and of annealing. The policy, if any, also proposes changes in annealing if it made the
     fastest first decision.
     """
     left = max(budget - len(evaluator.curve), 0)
@@ -343,5 +345,5 @@ def _search(
         share = budget // lines if line + 1 < lines else budget - (lines - 1) * (budget // lines)
         start = candidates[min(line, len(candidates) - 1)].decision
         begin = start if 0 < line < lines - 1 else evaluator.best
-        if share > 0:  # anneal() evaluates its start even if its budget is 0
+        if share > 0:  # because anneal() evaluates once even if its budget is 0
             anneal(evaluator, share, seed * lines + line, begin, moves, COOL)

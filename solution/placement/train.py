@@ -244,8 +244,8 @@ def train_policy(
     workers: int = 1,
 ) -> Policy:
     """Train by imitation in `courses`, then by PPO on the last course's instances; return the
-    better policy. Learning from few programs first makes a course on many faster. For the other
-    arguments see Course and BestDecisions."""
+    policy before or after PPO, the better one. Learning from few programs first makes a course on
+    many faster. For the other arguments see Course and BestDecisions."""
     for number, plan in enumerate(courses):
         turns = None if folder is None else folder / f"course-{number}"
         knows = is_taught or number > 0

@@ -47,7 +47,7 @@ _MOVES = (
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
 )
 MOVES = frozenset(_MOVES.split())
-# by opcode: operands that must be positive to make the result positive; None: all of them
+# By opcode: positions of the operands that must be positive to make the result positive; None: all.
 KEEPS: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(MOVES, (0,)), "reduce": (0,), "reduce-window": (0,), "subtract": (0,),
     "power": (0,), "select": (1, 2), "dynamic-update-slice": (0, 1), "add": None, "multiply": None,
@@ -128,7 +128,7 @@ class _Flow:
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
         """Return the numbers of the entry's parameters from which the values `starts` are computed.
-        `follow` returns the positions of the operands of an instruction to trace back."""
+        `follow` returns the positions of those operands of an instruction that are traced back."""
         waiting, seen = list(starts), set[Value]()
         while waiting:
             value = waiting.pop()
@@ -198,7 +198,7 @@ def _list_positive(module: Any) -> Iterator[Value]:
 
 
 def _list_kept(node: Any) -> Iterable[int]:
-    """Return the positions of the operands that must be positive if the result must be."""
+    """Return the positions of the operands that must be positive to make the result positive."""
     if node.opcode == "multiply" and len(set(node.operand_ids)) == 1:
         return ()  # the product x * x is positive for any x, so x need not be positive
     kept = KEEPS.get(node.opcode, ())
@@ -206,7 +206,7 @@ def _list_kept(node: Any) -> Iterable[int]:
 
 
 def _list_moved(node: Any) -> Iterable[int]:
-    """Return the positions of the operands whose elements the result consists of, see MOVES."""
+    """Return the positions of the operands whose elements make up the result (see MOVES)."""
     return (0,) if node.opcode in MOVES else ()
 
 

@@ -224,8 +224,9 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read a reply before the deadline. The program under test may write to the connection, so
-        only a message of the announced size that begins with MARK counts as a reply."""
+        """Read a reply before the deadline; `seconds`, the time limit, is for the error's message.
+        The program under test may write to the connection, so only a message of the announced size
+        that begins with MARK counts as a reply."""
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
             (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
@@ -312,12 +313,12 @@ def find_flag_defect(printed: str) -> str:
 
 
 def choose_core() -> int | None:
-    """Return the least busy core that this process may use; None if it cannot be pinned."""
+    """Return the least busy core that this process may use; None if processes cannot be pinned."""
     return next(iter(list_cores()), None)
 
 
 def list_cores() -> list[int]:
-    """Return cores for this process, the least busy first; [] if it cannot be pinned."""
+    """Return the cores that this process may use, the least busy first; [] if it cannot choose."""
     process = psutil.Process()
     if not hasattr(process, "cpu_affinity"):  # macOS cannot pin processes
         return []
@@ -328,8 +329,8 @@ def list_cores() -> list[int]:
 
 @contextmanager
 def lease_core() -> Iterator[int | None]:
-    """Yield the least busy core that no other collection of this user has locked, and lock it for
-    the block. If all cores are locked, yield the least busy one; None if pinning is impossible."""
+    """Yield the least busy core that no other process of this user has locked, and lock it for the
+    block. If all cores are locked, yield the least busy one; None if processes cannot be pinned."""
     cores = list_cores()
     for core in cores:
         path = find_base() / f"fastslow-core-{os.getuid()}-{core}"

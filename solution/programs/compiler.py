@@ -62,17 +62,18 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """An XLA client in this process, on the cores that the process may use at its creation."""
+    """An XLA client in this process. It uses the cores that the process may use when the client is
+    created."""
 
     def __init__(self) -> None:
         check_installed()
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        # a compilation cache may be shared with other users
+        # use no compilation cache, because other users may share it
         os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
         self._jax = import_module("jax")
         self._internals = import_module("jaxlib._jax")
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # file paths in modules would change the hash, and reveal names of users' folders
+        # keep file paths out of modules: they change the hash, and reveal names of users' folders
         self._jax.config.update("jax_traceback_in_locations_limit", 0)
         _find_lapack()
         self._client = import_module("jax.extend.backend").get_backend()

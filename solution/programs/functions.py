@@ -131,7 +131,7 @@ def _has_body(operation: Any) -> bool:
 
 
 def _find_free(module: Any) -> str:
-    """Return a function name that is not used in the module, for the earlier main."""
+    """Return an unused function name, for the main function that another one replaces."""
     taken = {_name(operation) for operation in _list_functions(module)}
     name = f"{MAIN}_before"
     while name in taken:

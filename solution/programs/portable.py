@@ -124,8 +124,8 @@ def _lay_out(shape: Any, *, keeps: bool = False) -> None:
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Replace instructions that only older compilers accept: the copy of an array by a reshape, and
-    a reshape to another element type by a reshape and a conversion."""
+    """Replace instructions that only older compilers accept. The copy of an array becomes a
+    reshape; a reshape to another element type becomes a reshape and a conversion."""
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
     written = []
     for instruction in instructions:

@@ -102,7 +102,7 @@ class Program:
 
     @cached_property
     def module_digest(self) -> str:
-        """Return a hash of the module without the arguments, on which estimates do not depend."""
+        """Return a hash of the module alone, because estimates do not depend on the arguments."""
         return self._hash_module().hexdigest()[:16]
 
     def _hash_module(self) -> "hashlib._Hash":
@@ -141,7 +141,7 @@ class Parse(ChildRequest):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selects programs of a file; the defaults select all of its modules."""
+    """A selection of programs of a file; the defaults select all modules of the file."""
 
     module: str = ""  # a module's name, or its number from 1; "": all modules
     function: str = ""  # the StableHLO function that becomes the program; "": main, or the only one
@@ -254,7 +254,7 @@ def _read_protobuf(path: Path) -> list[Program]:
 def _read_sources(
     path: Path, sources: list[forms.Source], child: Child, wanted: Wanted, *, runs: bool
 ) -> list[Program]:
-    """Return the programs of a text or of bytecode."""
+    """Return the programs of a text or of bytecode; arguments as in read_programs."""
     found = []
     for number, source in enumerate(sources):
         name = name_program(path, number if len(sources) > 1 else None)

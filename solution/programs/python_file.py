@@ -67,7 +67,7 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look up the module that defines them
+    sys.modules[spec.name] = module  # needed by dataclasses, which look up their module there
     try:
         spec.loader.exec_module(module)
         arguments = getattr(module, "arguments", None)

@@ -82,7 +82,7 @@ def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
 
 
 def find_type(name: str) -> np.dtype[Any]:
-    """Return the numpy type with this name or, such as for bfloat16, the type of ml_dtypes. Raises
+    """Return the type with this name: numpy's or, for names such as bfloat16, ml_dtypes'. Raises
     AttributeError if there is none."""
     try:
         return np.dtype(name)

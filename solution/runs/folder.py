@@ -2,7 +2,7 @@
 
     runs/NAME/                                     runs/ is $FASTSLOW_RUNS if that is set
         run.json                                   settings, code hash, commit, versions, whether a
-                                                   smoke run
+                                                   quick look
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             runtimes of configurations predicted out of fold
         origin.json                                data, store and command of the latest training
@@ -49,7 +49,7 @@ from solution.system.processes import count_cores
 from solution.system.sealing import check_any_seal, read_record
 
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
-QUICK_LOOK = "few graphs, one seed, short trainings"  # description of a smoke run
+QUICK_LOOK = "few graphs, one seed, short trainings"  # description of a quick look
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # experiments of `fastslow pack --distill`: small models that learn from the ensemble's scores
 STUDENTS = ("distilled_layout", "distilled_tile")
@@ -102,7 +102,7 @@ class Run:
         is given."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
-        # Leave out empty folders. A file of this name is kept, so that reading it raises an error.
+        # Leave out empty folders. Keep a file in place of a folder: reading it raises an error.
         folders = [path for path in folders if path.is_file() or any(path.iterdir())]
         if collection is None:
             return folders
@@ -115,7 +115,8 @@ class Run:
         if not self.graphs.is_file():
             return []
         graphs = pl.read_parquet(self.graphs, glob=False)
-        if "label_source" not in graphs.columns:  # the file is older than estimated labels
+        # The column is missing in runs from before labels could be estimates.
+        if "label_source" not in graphs.columns:
             return [TIMED]
         return sorted(graphs.filter("labelled")["label_source"].unique())
 
@@ -183,7 +184,7 @@ def read_run_record(folder: Path) -> dict[str, Any]:
     for name in settings.get(EXPERIMENTS, {}):
         try:
             check_name(name)
-        except ValueError as error:  # the name becomes a folder of the run
+        except ValueError as error:  # an experiment's name must be valid as a folder's name
             raise InputError(f"{path}: an experiment: {error}. Choose another run.") from error
     return found
 
@@ -218,7 +219,7 @@ def list_stores(run: Run) -> list[Path]:
 
 
 def remember_origin(run: Run, data: Path, store: Path) -> None:
-    """Record that the run is now trained on `data` by the command of this process."""
+    """Record `data`, the store and the command of this process as the run's latest training."""
     origin = Origin(
         data=_as_text(str(data.resolve())),
         store=_as_text(str(store.resolve())),

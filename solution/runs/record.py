@@ -45,7 +45,7 @@ def open_run(
 
     Args:
         replace: empty the folder first if it contains a run.
-        quick: record a run that begins now as a smoke run.
+        quick: record a run that begins now as a quick look.
 
     Raises InputError if the folder contains a run with other settings or code, or other files, or
     is used by another process.
@@ -80,7 +80,7 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
     """Raise InputError as open_run would, before the data is prepared.
 
     Args:
-        known: the settings that are known by then; only these are compared.
+        known: the settings that are known before the preparation; only these are compared.
         replace: the folder will be emptied, so its run is not compared.
     """
     found = _read_ours(folder)

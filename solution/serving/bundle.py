@@ -48,9 +48,9 @@ class Bundle:
     folder: Path
     record: BundleRecord
     source: Path  # the path that error messages name
-    # loaded models, by member.folder
+    # {folder of a member: its loaded model}
     _models: dict[str, Model | LightModel] = field(default_factory=dict)
-    # by collection, each experiment's weight
+    # {collection: {experiment: weight}}
     _weights: dict[str, dict[str, float]] = field(default_factory=dict)
     _kept: object = None  # keeps a temporary folder alive as long as the bundle
 
@@ -127,8 +127,8 @@ class Bundle:
         )
 
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
-        """Return a scorer for new configurations of an unpruned program, whose scores are all
-        comparable because its reference list is fixed. The list has at most `reference` of the
+        """Return a scorer for new configurations of an unpruned program. All its scores are
+        comparable, because its reference list is fixed. The list has at most `reference` of the
         graph's configurations, or generated ones if the graph has only one."""
         from solution.serving.session import REFERENCE, open_session
 
@@ -226,7 +226,7 @@ class Bundle:
 
     @cached_property
     def _learned(self) -> dict[str, Learned]:
-        """Return by collection the programs that calibrate how many configurations to measure."""
+        """Return {collection: programs that calibrate how many configurations to measure}."""
         by_family = self.record.scheme == "family"
         return {
             name: Learned(self.record.programs.get(name, ()), by_family=by_family)

@@ -28,7 +28,8 @@ from solution.system.errors import InputError
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # tolerance for rounding in sums of weights
 FEW = 512  # up to this many programs, all distances are computed, because scipy is slow to import
-# no k for a program with more than MOST_TIMES times as many configurations as any calibrated one
+# No k is given for a program with more than MOST_TIMES times as many configurations as the program
+# with the most configurations among those that calibrate k.
 MOST_TIMES = 16
 
 
@@ -44,7 +45,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Measure:
-    """How many configurations to measure, and why."""
+    """The number of configurations to measure, and the reason for it."""
 
     k: int | None  # None: no number can be given
     reason: str
@@ -146,8 +147,8 @@ class Learned:
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance of a learned program to the nearest other one; its own sizes
-        do not count."""
+        """Return the largest distance of a learned program to the nearest other program. The same
+        program at another size does not count as another program."""
         names = [_name_program(program) for program in self.programs]
         _, numbers = np.unique(names, return_inverse=True)
         if len(numbers) > FEW:
@@ -180,8 +181,8 @@ def measure(
     regret: float = REGRET,
     confidence: float = CONFIDENCE,
 ) -> Measure:
-    """Return how many of `configs` configurations to measure, or why no number can be given;
-    calibrated on the programs of `learned` that were predicted out of fold."""
+    """Return how many of `configs` configurations to measure, or why no number can be given. The
+    number is calibrated on the programs of `learned` that were predicted out of fold."""
     if configs == 1:
         return Measure(1, "there is only one configuration")
     k = learned.quantile(regret, confidence)

@@ -124,8 +124,9 @@ def _write_layout_net(
     for number in range(rounds):
         x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # sums[c] = pooled[0] + pooled[1 + c]: sums over steady nodes (see find_pooling) with their most
-    # frequent colours, plus configuration c's corrections for them and its sums over other nodes
+    # number of rows of `pooled`, a row for all configurations and one for each. Row 0 has the sums
+    # over steady nodes (see find_pooling) with their most frequent colours. Row 1 + c has the
+    # corrections for configuration c and its sums over other nodes.
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
@@ -137,8 +138,8 @@ def _write_layout_net(
 
 
 def _run_round(net: "GraphLayers", x: str, number: int) -> str:
-    """Write a round of message passing from x (colours before, inputs) to the returned value
-    (colours after, outputs)."""
+    """Write a round of message passing. `x`: (colours before the round, inputs). Return the name
+    of the result, (colours after the round, outputs)."""
     messages, kept = send(net, x, number)
     parents = net.take(f"parents_{number}", "int", f"colours_{number + 1}")
     sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", parents))
@@ -148,7 +149,8 @@ def _run_round(net: "GraphLayers", x: str, number: int) -> str:
 
 
 def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
-    """Write a sparse matrix (`count` rows, inputs `name`_rows, _columns, _values) times x."""
+    """Write the product of a sparse matrix and x; return its name. The matrix has `count` rows, and
+    its entries are the inputs NAME_rows, NAME_columns and NAME_values, with `name` for NAME."""
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
     columns = net.take(f"{name}_columns", "int", entries)
@@ -172,7 +174,8 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
-    # Add the third part of the pooling matrix (see find_pooling) to the second.
+    # number of rows of the pooling matrix's second part, and of its third (see find_pooling); the
+    # third part's entries get the second part's row numbers, so that the parts are added
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(plan.rounds):
@@ -183,8 +186,8 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _list_entries(name: str, matrix: forward.SparseRows) -> dict[str, np.ndarray]:
-    """Return the inputs that `_multiply` reads for a sparse matrix: a row, column and value each
-    (entries,)."""
+    """Return the inputs that `_multiply` reads for a sparse matrix: the row, the column and the
+    value of each entry, three arrays (entries,)."""
     rows = np.repeat(np.arange(len(matrix.starts) - 1), np.diff(matrix.starts))
     return {
         f"{name}_rows": rows,
@@ -297,7 +300,7 @@ class GraphLayers:
         return self.apply("Expand", row, self.apply("Concat", count, self.integers(1), axis=0))
 
     def standardise(self, x: str, listed: str) -> str:
-        """Standardise x by mean and deviation of its rows where `listed` (rows,) is True."""
+        """Standardise x by the mean and deviation of those rows where `listed` (rows,) is True."""
         axis = self.integers(0)
         chosen = self.apply("Compress", x, listed, axis=0)
         centred = self.apply("Sub", x, self.apply("ReduceMean", chosen, axis))

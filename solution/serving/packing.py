@@ -44,7 +44,8 @@ from solution.system.sealing import check_files, list_checksums, read_record
 TEACHER, STUDENT = "teacher", "student"
 # {(collection, graph): (result of find_steps, number of configurations)}
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
-# {(collection, graph): (positions (configs,) from fastest to slowest, and runtimes (configs,))}
+# {(collection, graph): (positions of the configurations (configs,), fastest first; and their
+# runtimes (configs,), not sorted)}
 Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 
 
@@ -232,8 +233,8 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
 
 
 def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
-    """Return each graph's positions (configs,) from fastest to slowest, and runtimes (configs,).
-    The order is by out-of-fold scores of the `used` experiments, merged by the recipe."""
+    """Return each graph's order and runtimes (see Ranked). The order is by the out-of-fold scores
+    of the `used` experiments, merged by the recipe."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
     found: Ranked = {}

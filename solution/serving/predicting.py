@@ -29,7 +29,7 @@ class Predicted:
 
     ranking: pl.DataFrame  # columns of RANKING_SCHEMA
     graphs: pl.DataFrame  # a row per graph: collection, graph, split, configs
-    sample_submission: Path | None  # found in the data's folder
+    sample_submission: Path | None  # path of sample_submission.csv with the data; None: missing
 
 
 def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> Predicted:

@@ -78,7 +78,7 @@ def read_questions(
     if is_empty and len(left_out) == 1 and not path.is_dir():
         raise left_out[0][1]
     for file, _ in left_out:
-        from solution.system.progress import warn  # imports rich, which most files need not
+        from solution.system.progress import warn  # imports rich, which is slow and rarely needed
 
         warn(f"{file}: left out, because nothing in it may be configured.")
     if is_empty:
@@ -159,7 +159,7 @@ def list_programs(folder: Path) -> list[Path]:
 
 
 class _Reader(ExitStack):
-    """Reads graphs from files. A child process parses texts, because XLA may abort on one."""
+    """A reader of graphs from files. A child process parses texts, because XLA may abort on one."""
 
     def __init__(self, collection: str | None, wanted: Wanted | None) -> None:
         super().__init__()

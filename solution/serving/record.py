@@ -34,7 +34,7 @@ MAX_BYTES = 4 << 30  # maximum number of bytes of all files together
 # maximum number of models, and maximum number of programs in a collection
 MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000
 Name = Annotated[str, AfterValidator(check_name)]  # becomes the name of a folder or a file
-FileName = Annotated[str, AfterValidator(check_inside)]  # relative to the bundle's folder
+FileName = Annotated[str, AfterValidator(check_inside)]  # path relative to the bundle's folder
 Count = Annotated[int, Field(ge=0, le=1 << 60)]
 Fold = Annotated[int, Field(ge=-1, le=1 << 60)]
 Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -44,7 +44,7 @@ Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Member:
     """One trained model of the bundle."""
 
-    folder: FileName  # relative to the bundle's folder
+    folder: FileName  # path of the model's folder, relative to the bundle's folder
     experiment: Name
     collections: tuple[str, ...]  # the collections that the model ranks
     fold: Fold  # the fold that was held out; -1: none
@@ -83,7 +83,7 @@ class Teacher:
     """The ensemble from which the models were distilled, if there was one."""
 
     name: str  # name of the ensemble's recipe
-    scores: dict[str, Score]  # by collection, out of fold
+    scores: dict[str, Score]  # {collection: out-of-fold score}
     gain: Score  # mean over collections of the models' score minus the teacher's
 
 
@@ -101,14 +101,14 @@ class BundleRecord:
     programs: dict[  # {collection: programs that the models for this collection learned from}
         str, Annotated[tuple[Program, ...], Field(max_length=MAX_PROGRAMS)]
     ]
-    scores: dict[str, Score]  # by collection, out of fold
-    families: dict[str, dict[str, Score]]  # by collection and family, out of fold
+    scores: dict[str, Score]  # {collection: out-of-fold score}
+    families: dict[str, dict[str, Score]]  # {collection: {family: out-of-fold score}}
     # True if the models learned from all graphs; `scores` are then of other models, which left out
     # a fold each
     refitted: bool
     teacher: Teacher | None  # None: the models were not distilled
-    files: dict[FileName, str]  # size and SHA-256 by file
-    sizes: dict[FileName, Count]  # bytes by file
+    files: dict[FileName, str]  # {file: its size and SHA-256}
+    sizes: dict[FileName, Count]  # {file: its bytes}
     caveat: str = ""  # why the scores are too high, if they are
     # sources of the training runtimes (solution.domain.graph); in older bundles all were measured
     label_sources: tuple[str, ...] = (TIMED,)
@@ -171,7 +171,8 @@ def hash_name(*words: str) -> str:
 
 def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
     """Raise InputError for an unknown kind of model, a student with too large layers, or another
-    version of the features. Call it before any library is imported for the model."""
+    version of the features. Call it before any library is imported for the model. The message names
+    the model's `folder` and the bundle, called `named`."""
     kind = found.get("kind")
     if kind not in catalogue.KINDS:
         raise InputError(

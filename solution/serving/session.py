@@ -44,20 +44,21 @@ Vote = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Session:
-    """Scores configurations of one program, each together with the same reference list."""
+    """A scorer of configurations of one program, each together with the same reference list."""
 
     reference: Graph  # the program with the configurations of the reference list
     models: Models  # yields the bundle's models that rank the program
-    weights: Mapping[str, float]  # by experiment, its weight in the merged score
+    weights: Mapping[str, float]  # {experiment: its weight in the merged score}
     _prepared: dict[Preparation, Graph] = field(default_factory=dict)
-    _votes: dict[str, Vote] = field(default_factory=dict)  # by the model's folder in the bundle
+    _votes: dict[str, Vote] = field(default_factory=dict)  # {a model's folder in the bundle: Vote}
 
     def __repr__(self) -> str:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float32, comparable in this session, of layouts (k, configurable, 18),
-        -1 where the compiler chooses, or tiles (k, 24). Raises InputError if they do not fit."""
+        """Return scores (k,) float32, which are comparable in this session. `configs`: layouts
+        (k, configurable, 18), with -1 where the compiler chooses, or tiles (k, 24). Raises
+        InputError if the configurations do not fit the program."""
         checked = self._check(configs)
         votes: dict[str, list[np.ndarray]] = {}
         for member, model in self.models():

@@ -65,8 +65,9 @@ def describe_missing(missing: Sequence[Job]) -> str:
 def adopt(run: Run, sources: Sequence[Run]) -> int:
     """Copy the jobs that the run lacks from earlier runs; return the number of copied jobs.
 
-    Checkpoints of unfinished jobs are copied as well. Skipped are: sources with other code or
-    settings (any runs may be attached), experiments that the run does not have, and damaged jobs.
+    Checkpoints of unfinished jobs are copied as well. Three things are skipped: sources with other
+    code or settings (any runs may be attached), experiments that the run does not have, and damaged
+    jobs.
     """
     record = run.record()
     copied = 0
@@ -100,7 +101,8 @@ def _adopt_one(folder: Path, target: Path) -> bool:
 
 
 def _find_as_described(name: str, described: Any) -> Experiment:
-    """Return the experiment `name`, in its quick variant if the run's record describes that."""
+    """Return the experiment `name`, or its quick variant if `described`, the experiment in a run's
+    record, is that variant."""
     found = find_named_experiment(name)
     quick = found.quick()
     return quick if quick.describe() == described else found
@@ -167,7 +169,7 @@ def _copy(folder: Path, target: Path) -> None:
 
 
 def _copy_file(path: Path, target: Path) -> None:
-    # A link in a stranger's folder could point to any file on this machine.
+    # Reject links: in a stranger's folder, a link could point to any file on this machine.
     if path.is_symlink() or not path.is_file():
         raise InputError(f"{path}: expected a plain file, found a link or something else.")
     shutil.copyfile(path, target)

@@ -39,7 +39,8 @@ from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
 RUN = "run"  # subfolder of the output with the notebook's run
-OUTPUT_BYTES = 19_500_000_000  # Kaggle keeps 20 GB of output; if there is more, it keeps nothing.
+# limit on the output's size: of more than 20 GB, Kaggle keeps nothing
+OUTPUT_BYTES = 19_500_000_000
 LOOK_SECONDS = 20.0  # seconds between two checks of the output's size
 LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 PACKAGED = str(Path("solution", "serving"))  # end of the path of this project's bundle
@@ -48,7 +49,7 @@ CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
 class OutOfTimeError(BaseException):
-    """Raised when the session must end. No subclass of Exception, which users' code may catch."""
+    """Raised when the session must end. Not an Exception, because users' code may catch those."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Session:
     push: str  # key of the push (upload to Kaggle) that started the notebook; empty if a person did
     inputs: Path
     output: Path
-    scratch: Path  # for files that need not be kept, such as a store
+    scratch: Path  # folder of files that need not be kept, such as a store
     on_kaggle: bool
     begun: float  # when the notebook began, by time.monotonic()
 
@@ -155,7 +156,7 @@ class Session:
         the next session continues from there."""
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
-        # The timer must not fire before the block has begun, because only the block catches it.
+        # The timer must not fire before the block has begun: only the block catches OutOfTimeError.
         left = max(LEAST_SECONDS, self.begun + 3600 * hours - time.monotonic())
         before = {number: signal.signal(number, _stop) for number in REASONS}
         signal.setitimer(signal.ITIMER_REAL, left)

@@ -68,7 +68,7 @@ class Packing:
         if not set(recipe.names()) & set(self.run.experiments()):
             reason = f"none of {', '.join(recipe.names())} was trained here"
         if self.kind == NOTHING or reason:
-            path.unlink(missing_ok=True)  # left by an earlier session on this computer
+            path.unlink(missing_ok=True)  # remove a bundle that an earlier session left
             say(f"No bundle: {reason or 'none was requested'}.")
             return None
         return pack(self.run, recipe, path, refitted=self.kind == REFIT)
@@ -98,8 +98,8 @@ class Share:
 
     experiments: str = "*"  # patterns of the default experiments; the last match decides
     collections: str = "*"
-    folds: str = ""  # such as "0,3"; empty: all
-    hours: float = 11.5  # a kernel is killed after 12
+    folds: str = ""  # numbers of the folds to train, such as "0,3"; empty: all
+    hours: float = 11.5  # time limit of the session; Kaggle kills a kernel after 12 hours
     packed: str = NOTHING  # the models that become a bundle: NOTHING, FOLDS or REFIT
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ ARRAYS = {  # the arrays that a file may contain, and the types allowed for each
     "layouts": ("I8",), "starts": ("I64",), "codes": ("U8", "U16", "U32"), "rows": ("I32",),
     "options": ("I8",),
 }  # fmt: skip
-MAX_HEADER = 1 << 20  # bytes; a usual header has about 3,000
+MAX_HEADER = 1 << 20  # maximum number of bytes of the header; usually it has about 3,000
 MAPPED_BYTES = 1 << 20  # arrays of at least this size are mapped, which keeps the file open
 BLOCK_BYTES = 1 << 20  # bytes read at a time to compute a checksum
 AS_IT_IS = Preparation(None)  # keeps all nodes of a stored graph

@@ -145,7 +145,8 @@ def _prepare_file(
     file: GraphFile, *, folder: Path, preparation: Preparation, seals: Mapping[Path, str]
 ) -> dict[str, Any] | str:
     """Write the prepared graph unless an undamaged one exists. Return the graph's row in the list
-    of graphs, or a message about a defect of the file."""
+    of graphs, or a message about a defect of the file. `seals`: {path of a graph that was prepared
+    before: its checksum}."""
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
@@ -180,7 +181,7 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file)
     summary = dataclasses.asdict(summarise(graph, file.split))
-    # leave out TIMED, the default, so that records equal those before there were estimates
+    # leave out TIMED, the default, so that records stay as they were before labels had a source
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,

@@ -55,7 +55,7 @@ INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String
 SEAL_BYTES = 32  # lower bound on the bytes of a row of graphs.parquet: its SHA-256 checksum
 # bytes of a store's files for which it pays to check them with one more process
 BYTES_WORTH_A_WORKER = 1 << 29
-MOST_NAMED = 3  # graphs that a message names for each kind of configurations (name_kind)
+MOST_NAMED = 3  # maximum number of graphs that a message names per kind (see name_kind)
 LAYOUTS = "layouts"
 AGAIN = "Prepare the data again, with the same `fastslow prepare` command as before."
 
@@ -219,7 +219,7 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
                 f"{path}: expected the list of graphs, but {rows:,} rows cannot fit into "
                 f"{len(content):,} bytes. {AGAIN}"
             )
-        # Lists of graphs without this column were written when all labels were measured runtimes.
+        # A list without the column label_source was written when all labels were measured runtimes.
         graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
             INDEX_SCHEMA, missing_columns={"label_source": pl.lit(TIMED)}
         )

@@ -87,7 +87,7 @@ class Mirror:
         deleted. Unless `over`, raise InputError if another machine has meanwhile uploaded one of
         the changed files, or changed one of the RECORDS."""
         with self._opened() as (bucket, known):
-            if known and not self.folder.is_dir():  # push would delete every remote file
+            if known and not self.folder.is_dir():  # stop, or all remote files would be deleted
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             found = sorted((self.folder / under).rglob("*"))
             named = (str(path.relative_to(self.folder)) for path in found if path.is_file())
@@ -115,7 +115,7 @@ class Mirror:
                 del known[name]
 
     def _check_others(self, bucket: Any, known: Facts, facts: Facts) -> list[str]:
-        """Raise InputError if a file in `facts` has another remote version than the known one.
+        """Raise InputError if a file's remote version in `facts` differs from that in `known`.
         Files with equal bytes on both sides are no conflict: they are added to `known`, and
         returned. Buckets have no locks: two machines that check at one moment may both write."""
         moved = [name for name in facts if facts[name][0] != known.get(name, [None])[0]]
@@ -135,7 +135,7 @@ class Mirror:
         return moved
 
     def _list(self, bucket: Any, known: Facts, under: str = "") -> dict[str, str]:
-        """Return the version of each remote file below the name `under`. Raises InputError if all
+        """Return, by name, the version of each remote file below `under`. Raises InputError if all
         known files or one of the RECORDS are gone: the caller would delete the local copies."""
         bucket.invalidate_cache()
         found = bucket.find(under, detail=True).items()

@@ -12,8 +12,8 @@ def read_commit() -> str | None:
     """Return the commit of the running code; None if it is unknown.
 
     It is read from COMMIT_FILE, else from the git checkout, with the suffix -dirty if files differ
-    from the commit. The ledger of submissions may differ, because it changes with every submission
-    and has no effect on results.
+    from the commit. Changes of the ledger of submissions do not count, because every submission
+    changes it, and it has no effect on results.
     """
     here = Path(__file__).parent
     packed = here / COMMIT_FILE

@@ -59,7 +59,7 @@ def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
         yield temporary
         mode = temporary.stat().st_mode
         for path in (*temporary.rglob("*"), temporary):
-            if path.is_file():  # some libraries write files that only their owner may read
+            if path.is_file():  # let others read files that a library wrote for their owner only
                 path.chmod(mode & 0o666)
             # flush folders too, because they contain the files' names
             if path.is_file() or path.is_dir():
@@ -240,7 +240,7 @@ def take_lock(descriptor: int, *, shared: bool = False) -> bool:
     except OSError:
         if not shared:
             raise
-        # a read-only mount may not support locks, and needs none
+        # counts as locked: a read-only mount may not support locks, and needs none
     return True
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separators, no hidden names, no ".."
+NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # a folder's name: no separator, not hidden, not ".."
 # Paths that begin like an address are taken for one; users give such a local folder as ./NAME.
 LIKE_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/|(s3|gs):", re.IGNORECASE)
 WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
@@ -28,7 +28,7 @@ def make_safe(name: str) -> str:
 def leads_out(name: str) -> bool:
     """Return whether a file of this name could lie outside of the folder that it is written to."""
     steps = name.replace("\\", "/").split("/")
-    is_absolute = name.startswith("/") or ":" in steps[0]  # a drive of Windows
+    is_absolute = name.startswith("/") or ":" in steps[0]  # such as C:, a drive of Windows
     return not name or is_absolute or ".." in steps or "\\" in name or "\0" in name
 
 

@@ -225,7 +225,7 @@ def end_marked(mark: str) -> None:
 def _has_mark(process: psutil.Process, mark: str) -> bool:
     try:
         return bool(process.environ().get(MARK) == mark)
-    except (psutil.Error, OSError):  # it has ended, or is another user's
+    except (psutil.Error, OSError):  # the process has ended, or is another user's
         return False
 
 
@@ -245,7 +245,7 @@ def _no_script() -> Iterator[None]:
     """Hide the running script from processes that are started in the block. Otherwise each of them
     would run the script again, and start further processes if the script lacks `if __name__ ==
     "__main__"`. A script read from stdin could not be found at all."""
-    with _STARTING:  # a lock, because another thread would take the empty module for the script
+    with _STARTING:  # a lock: another thread would otherwise take the empty module for the script
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:

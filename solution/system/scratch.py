@@ -33,7 +33,7 @@ BASE = "FASTSLOW_TEMPORARY"
 
 def find_base() -> Path:
     """Return the temporary folder that all commands share, for example for locks between them."""
-    base = Path(os.environ.get(BASE, ""))  # a worker on another machine may lack this folder
+    base = Path(os.environ.get(BASE, ""))  # may not exist: a worker may run on another machine
     return base if os.environ.get(BASE) and base.is_dir() else Path(tempfile.gettempdir())
 
 
@@ -103,7 +103,7 @@ def _make(base: Path) -> tuple[Path, int]:
             continue
         try:
             is_locked = take_lock(descriptor)
-        except OSError:  # on a file system without locks `sweep` removes nothing
+        except OSError:  # this file system has no locks, so `sweep` will remove nothing
             is_locked = True
         # Before it was locked, another process could have removed the folder.
         if is_locked and folder.is_dir():

@@ -49,11 +49,11 @@ class PlainConsole(Console):
         self._is_wide, self._settings = is_wide, settings
 
     def __getattr__(self, name: str) -> Any:
-        # Without `_settings`, rich's console is initialised already, so the name is unknown.
+        # Without `_settings`, rich's Console is initialised already: it has no such attribute.
         if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")
-        if told.strip("0") == "":  # unset, or 0 as some programs set it: rich would show nothing
+        if told.strip("0") == "":  # COLUMNS is unset, or 0, with which rich would show nothing
             settings["_environ"] = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
             if self._is_wide and not is_screen(sys.stdout):
                 settings["width"] = WIDE

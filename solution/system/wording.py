@@ -37,7 +37,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra from a clone: no package index has the project."""
+    """Return the command that installs an extra from a clone; no package index has this project."""
     return f'In the project\'s folder, pip install -c constraints.txt -e ".[{extra}]"'
 
 

@@ -94,9 +94,9 @@ def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
 
 
 def _is_of_contents(error: Exception) -> bool:
-    """Return whether a damaged archive caused the error. A damaged archive can also cause an
-    OSError: zipfile seeks to a negative position. Other OSErrors name a file (such as no
-    permission) or come from a full disk."""
+    """Return True if a damaged archive caused the error. In a damaged archive zipfile may seek to a
+    negative position, which is an OSError. All other OSErrors name a file (such as no permission)
+    or come from a full disk."""
     if not isinstance(error, OSError):
         return True
     return error.filename is None and error.errno not in FULL

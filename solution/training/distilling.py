@@ -52,8 +52,8 @@ from solution.training.plan import Plan
 # and ones from the graph's file
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
-# Each student is as large as one of the ensemble's nets that it learns from.
 LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
+# Each student is as large as one of the ensemble's nets that it learns from.
 STUDENTS = (
     Experiment(
         name=LAYOUT_STUDENT,

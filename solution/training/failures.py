@@ -53,7 +53,7 @@ def refuse_other_folder(source: str) -> Iterator[None]:
         yield
     finally:
         now = Path.cwd()
-        if now != before:  # change back: relative paths of the data and the run depend on it
+        if now != before:  # change back, because paths of the data and the run may be relative
             os.chdir(before)
             raise InputError(
                 f"{source}: changes the working folder to {now}, expected that it stays "
@@ -170,7 +170,7 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             ranker.save(Path(folder))
-        except ValueError as error:  # raised by numpy if what was learned is no array of numbers
+        except ValueError as error:  # from numpy, if a learned value is no array of numbers
             if _find_frames(error.__traceback__, experiment):
                 raise
             raise InputError(

@@ -43,7 +43,7 @@ PATIENCE = 20.0
 WORKERS_SECONDS = 6.0  # seconds until worker processes have started
 # seconds to merge the predictions of a small run; predictions merged per second in large runs
 MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
-BYTES_OF_A_PREDICTION = 6  # on disk, in the files of its job and of its experiment together
+BYTES_OF_A_PREDICTION = 6  # bytes on disk, in the job's and the experiment's file together
 # to time predictions: maximum number of graphs to fit on, and of configurations to predict
 FEW, TRIED = 8, 2000
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
@@ -113,7 +113,7 @@ class Stopwatch:
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        # the time of a single report inside the first step includes the setup
+        # One report inside the first step is not enough, because its time includes the setup.
         is_enough = done >= 1 or len(self._seen) > 1
         if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
             raise SeenEnoughError
@@ -160,7 +160,8 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
     after the merging."""
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
     work = sum(line.models * line.seconds for line in found) / workers
-    longest = max(line.seconds for line in found)  # a model is trained by a single worker
+    # A run takes at least as long as its slowest model, which one worker trains alone.
+    longest = max(line.seconds for line in found)
     return beside + merging + max(work, longest) + (WORKERS_SECONDS if workers > 1 else 0.0)
 
 

@@ -54,12 +54,12 @@ class Job:
 class Choice:
     """A filter: it selects the jobs that rank one of `collections` and hold out one of `folds`."""
 
-    collections: tuple[str, ...] = ()  # empty: all
-    folds: tuple[int, ...] = ()  # empty: all
+    collections: tuple[str, ...] = ()  # names; empty: all collections
+    folds: tuple[int, ...] = ()  # numbers; empty: all folds
 
     def includes(self, job: Job) -> bool:
-        """Return whether the filter selects the job. `folds` does not exclude a job that holds out
-        no fold."""
+        """Return whether the filter selects the job. A job that holds out no fold is selected
+        whatever `folds` is, if it ranks one of `collections`."""
         ranks = not self.collections or bool(set(self.collections) & set(job.collections))
         return ranks and (not self.folds or job.fold in (NO_FOLD, *self.folds))
 
@@ -68,15 +68,16 @@ EVERYTHING = Choice()
 
 
 def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Return the jobs whose experiment another process can load, and those made in memory."""
+    """Return the jobs whose experiment another process can load, and the jobs whose experiment was
+    made in memory."""
     loaded = [job for job in jobs if job.experiment.origin]
     return loaded, [job for job in jobs if not job.experiment.origin]
 
 
 def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
-    """Return the experiment's jobs: one per group of collections, fold and seed. A collection
-    without folds gets jobs that hold out no fold. An unlabelled collection gets jobs only if the
-    ranker learns nothing."""
+    """Return the experiment's jobs that `choice` selects: one per group of collections, fold and
+    seed. A collection without folds gets jobs that hold out no fold. An unlabelled collection gets
+    jobs only if the ranker learns nothing."""
     ranked: dict[tuple[tuple[str, ...], int], list[str]] = {}
     needed = IS_LABELLED if experiment.ranker.learns else pl.lit(value=True)
     for collection in experiment.collections:
@@ -95,14 +96,15 @@ def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -
 def list_missing(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> list[Job]:
-    """Return the jobs that are not trained yet in the run, or whose files are damaged."""
+    """Return the jobs, selected by `choice`, that the run has not trained or whose files are
+    damaged."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     return [job for job in jobs if find_defect(job, run) is not None]
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """All jobs of a run: selected ones to train now, other untrained ones, trained ones."""
+    """All jobs of a run, and which of them are to be trained now, because a filter selects them."""
 
     jobs: Sequence[Job]
     missing: Sequence[Job]  # selected jobs that are to be trained
@@ -111,7 +113,7 @@ class Backlog:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], run: Run, choice: Choice = EVERYTHING) -> "Backlog":
-        """Check all jobs; delete damaged ones that `choice` selects, with a warning each."""
+        """Check all jobs. Delete damaged ones that `choice` selects, with a warning for each."""
         chosen = [job for job in jobs if choice.includes(job)]
         others = [job for job in jobs if not choice.includes(job)]
         left_out = [job for job in others if find_defect(job, run)]
@@ -125,7 +127,8 @@ class Backlog:
 def find_backlog(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> Backlog:
-    """Return the jobs of the experiments, and print how many are to be trained."""
+    """Return all jobs of the experiments as a Backlog, and print how many of those that `choice`
+    selects are to be trained."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
     backlog = Backlog.of(jobs, run, choice)
     say(f"{count(len(backlog.missing), 'model')} to train of {backlog.total}.")

@@ -290,7 +290,7 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
     for folder in there:
         try:
             store = Store.open(folder)
-        except InputError as error:  # another folder may hold an intact one
+        except InputError as error:  # another folder may hold an intact store
             refused.append(str(error))
             continue
         defect = find_other_graphs(run, store)

@@ -114,8 +114,8 @@ def make_plan(
     limit: bool = False,
     collections: Sequence[str] = (),
 ) -> Plan:
-    """Draw the folds and return the plan. `limit`: few graphs, for a quick look. `collections`:
-    only these; empty: all; InputError if one is unknown."""
+    """Draw the folds and return the plan. `limit`: take few graphs, for a quick look.
+    `collections`: take only these (empty: all). Raises InputError if one of them is unknown."""
     graphs = store.graphs
     if collections:
         graphs = graphs.filter(

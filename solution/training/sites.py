@@ -176,7 +176,7 @@ class There:
 
     @cached_property
     def plan(self) -> Plan:
-        """The graphs of the run and their folds, mapped once per process."""
+        """The graphs of the run and their folds, memory-mapped once per process."""
         folder = self.store.find()
         if folder is None:
             raise InputError(

@@ -46,12 +46,13 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # without validation no report is recalled, so take `first` from this fit's first report
+        # Reports of a stopped fit are repeated only if it validated. Otherwise `first` is known
+        # from the first report of the resumed fit.
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total
         self.seconds = time.monotonic() - self.started
-        if new.loss is not None:  # known only at the end of an epoch
+        if new.loss is not None:  # the loss is known only at the end of an epoch
             self.loss, self.rate = new.loss, new.rate
         if new.score is not None:
             self.score = new.score
@@ -82,8 +83,8 @@ class TimeLeft:
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
     def finish(self, name: str, seconds: float, line: FitLine | None = None) -> None:
-        """Record the seconds of the finished model `name`. `line`: the progress of its fit; if that
-        was resumed, the seconds are scaled up to all epochs."""
+        """Record the seconds of the finished model `name`. `line`: the progress of its fit. If the
+        fit was resumed, the seconds are scaled up to all epochs."""
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
@@ -235,7 +236,7 @@ class LogLines:
             self._shown.advance()
 
     def _speak_up(self) -> None:
-        """Heartbeat: write a line about the running fits after QUIET_SECONDS without any."""
+        """Heartbeat: write a line about the running fits after QUIET_SECONDS without a line."""
         while not self._over.wait(QUIET_SECONDS / 4):
             if self._running and time.monotonic() - self._said > QUIET_SECONDS:
                 running = list(self._running.values())

@@ -293,7 +293,7 @@ class Search:
         study.sampler = samplers[self.sampler](seed=self.seed + len(study.get_trials(False)))
         self._check_same(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            # the trial still counts as running, so the process that ran it was killed
+            # a trial that still counts as running has failed: its process was killed
             study.tell(trial.number, state=TrialState.FAIL)
         return study
 
@@ -310,7 +310,7 @@ class Search:
             "seed": self.seed,
         }
         known = study.user_attrs or wanted
-        # older records lack `train_jointly`, which was empty; other missing settings count as equal
+        # settings that a record lacks: `train_jointly` was empty then, others count as equal
         before = {**wanted, "train_jointly": []}
         for name, value in wanted.items():
             found = known.get(name, before[name])

@@ -42,7 +42,7 @@ def working_copy(folder: Path) -> Iterator[Path]:
         code = _find_code(error) & PRIMARY
         if code == sqlite3.SQLITE_FULL:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-        if code == sqlite3.SQLITE_IOERR:  # SQLite does not say which system error it was
+        if code == sqlite3.SQLITE_IOERR:  # a system error; SQLite does not say which
             raise InputError(
                 f"{path}: cannot be written (disk I/O error: full, over a quota or limit, or "
                 "unreachable). Make room, or choose another folder."

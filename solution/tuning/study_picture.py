@@ -55,7 +55,7 @@ def _draw_history(
     values = np.array([trial.value for trial in complete], float)
     axes.plot(numbers, values, "o", color="C0", label="trial")
     axes.step(numbers, np.maximum.accumulate(values), where="post", color="C1", label="best so far")
-    # pruned trials without scores diverged in the first step
+    # leave out pruned trials without scores, which diverged in their first step
     scored = [trial for trial in pruned if trial.intermediate_values]
     if scored:
         given_up = [list(trial.intermediate_values.values())[-1] for trial in scored]

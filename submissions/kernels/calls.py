@@ -95,7 +95,8 @@ class Kernels(Calls):
         return self.insist(ask)
 
     def upload_dataset(self, folder: Path, name: str, note: str, *, is_there: bool) -> None:
-        """Upload the folder as a new dataset or version; Kaggle processes it later."""
+        """Upload the folder as a new dataset or, if the dataset exists (`is_there`), as its new
+        version with the message `note`. Kaggle processes it later."""
         doing = f"uploading the dataset {name}"
         action = ["version", "-m", note] if is_there else ["create"]
         # without -q, which would hide failed uploads
@@ -147,9 +148,9 @@ class Kernels(Calls):
     def download_output(
         self, name: str, folder: Path, pattern: str = "", report: Callable[[], None] | None = None
     ) -> None:
-        """Download the outputs and the log of the latest session; existing files are kept. The CLI
-        saves an error page from the server as if it were the file. The checksums in kernel.json
-        reveal such files: see solution.sessions.record."""
+        """Download the log and the outputs whose names match `pattern` (empty: all) of the latest
+        session; existing files are kept. The CLI saves an error page from the server as if it were
+        the file. The checksums in kernel.json reveal such files: see solution.sessions.record."""
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds

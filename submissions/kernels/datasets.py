@@ -130,7 +130,8 @@ def provide(
 ) -> tuple[int, bool]:
     """Make the folder's content the newest version of the dataset `name`, ready for use.
 
-    The file `path` records the last upload. The folder is uploaded unless that record equals
+    `path` is the file with the record of the last upload. `wanted` is the record of an upload of
+    this content, except the version's number. The folder is uploaded unless the last record equals
     `wanted` with the number of Kaggle's newest version. Afterwards the file contains `wanted` with
     the number of the version that is ready. `note`: the message of a new version.
 

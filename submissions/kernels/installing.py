@@ -16,7 +16,7 @@ from pathlib import Path
 
 SCRIPT = "fastslow_install.py"  # name of this file's copy in the dataset
 MANIFEST = "fast-or-slow-wheels.json"
-COMMIT_FILE = "solution/system/commit.txt"  # a file in the wheel of this project
+COMMIT_FILE = "solution/system/commit.txt"  # file with the commit, in this project's wheel
 
 
 class InstallError(Exception):
@@ -39,7 +39,7 @@ def install(folder: Path, commit: str = "") -> str:
         project, here = manifest["project"], _find_commit(manifest["project"])
         if here != manifest["commit"]:
             _pip(name, project)  # installs only packages that are missing or too old
-            # another commit is installed; if its version number is the same, pip has kept it
+            # replace another commit: pip has kept it if its version number is the same
             if here is not None:
                 _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()
@@ -59,7 +59,7 @@ def _find_commit(project: str) -> str | None:
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
     """Put one wheel into `target`: packed again if Kaggle unpacked it, else as a link. Raises
-    InstallError if the wheel is missing, or is not unpacked and has another SHA-256."""
+    InstallError if the wheel is missing, or if the SHA-256 of a linked wheel is not `digest`."""
     # the dataset chooses this name, which must not lead out of the folder
     if Path(wheel).name != wheel or not wheel.endswith(".whl"):
         raise InstallError(f"{folder}: expected the file name of a wheel, found {wheel!r}.")

@@ -48,7 +48,7 @@ class Package:
     """The dataset folder with the project's wheels, and the commit that they were built from."""
 
     folder: Path
-    commit: str  # with a suffix -dirty-HASH if there were uncommitted changes
+    commit: str  # the commit, with a suffix -dirty-HASH if there were uncommitted changes
     python: str
     wheels: dict[str, str]  # SHA-256 of each wheel, by file name
 

@@ -139,7 +139,7 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
 
 def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> Push | None:
     """Return the push if Kaggle's copy of the source contains its key, else None. The result is
-    written to the record of the push."""
+    written to the record of the push. `said`: the error of the push, for a message."""
     if not _is_there(made, kernels, said):
         pause(kernels.settings.quiet_seconds, "Checking whether the push arrived after all")
         if not _is_there(made, kernels, said):

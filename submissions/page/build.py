@@ -87,7 +87,7 @@ def _show(value: object) -> object:
 
 
 def _summarise(evidence: Evidence) -> dict[str, Any]:
-    """Return the first lines of the page: the ensemble's score, and where it comes from."""
+    """Return the contents of the page's first lines: the ensemble's score, and its source."""
     overall, label = evidence.overall(evidence.ensemble), "mean of the five collections"
     if overall is not None:
         value, between, graphs = overall.value, (overall.low, overall.high), overall.graphs

@@ -177,7 +177,7 @@ def draw_intervals(
 
 def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
     """Draw a dot for each graph's score, stacked where dots would overlap, and a line at each row's
-    mean. Scores below `floor` are drawn at it."""
+    mean. Scores below `floor` are drawn at `floor`."""
     drawing = Drawing(len(rows) * (ROW + 10) + AXIS)
     drawing.rows(len(rows), [max(value, floor) for _, values in rows for value in values])
     low, high = drawing.axes.get_xlim()
@@ -278,8 +278,9 @@ def draw_heat_map(
 def draw_histogram(
     title: str, edges: Sequence[float], shares: Sequence[float], median: float
 ) -> Figure:
-    """Draw a histogram: a bar for each share, between two of the edges, and a line at the median.
-    The axis is logarithmic if its ends differ by a factor of at least 4."""
+    """Draw a histogram of runtimes divided by the fastest: a bar for each share, between two of the
+    edges, and a line at the median. The axis is logarithmic if its ends differ by a factor of at
+    least 4."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
     drawing = Drawing(150, top=20)

@@ -36,7 +36,8 @@ class PageTable:
     grouped: bool = False  # show the first cell once, above the rows that share it
 
     def groups(self) -> list[tuple[str, list[Sequence[str]]]]:
-        """Return each first cell with its rows, or all rows as one group without a name."""
+        """Return the groups of rows to show together, each with its name: if `grouped`, the rows
+        that share a first cell, named by this cell; else all rows, without a name."""
         if not self.grouped:
             return [("", list(self.rows))]
         return [(name, list(rows)) for name, rows in groupby(self.rows, key=lambda row: row[0])]
@@ -98,13 +99,14 @@ class Evidence:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """The members' scores: columns collection, graph, group, member, score."""
+        """The members' scores: columns collection, graph, group (of graphs that folds keep
+        together), member, score."""
         return score_run(self.run, self.recipe).table
 
     @cached_property
     def means(self) -> pl.DataFrame:
         """The mean score of each member in each collection. Columns: collection, member, value,
-        low, high, standard_error, graphs."""
+        low and high (the ends of its interval), standard_error, graphs (their number)."""
         return mean_scores(self.scores)
 
     @property
@@ -114,7 +116,7 @@ class Evidence:
 
     @property
     def members(self) -> list[str]:
-        """The names of the experiments with scores, in the run's order, and the ensemble's last."""
+        """The names of the experiments with scores, in the run's order; last, the ensemble's."""
         scored = set(self.means["member"])
         return [name for name in [*self.run.experiments(), self.ensemble] if name in scored]
 
@@ -141,9 +143,9 @@ class Evidence:
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The ensemble's score minus the best experiment's, as a mean over the collections. The
-        value is the last row of `compare`, or None if there is no experiment or no ensemble. The
-        best experiment is chosen by the same scores, so its score is slightly optimistic."""
+        """The ensemble's score minus the best experiment's, as a mean over the collections: the
+        last row of `compare`. None if there is no experiment or no ensemble. Each collection's best
+        experiment is chosen by the same scores, so its score is slightly optimistic."""
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()
         chosen = self.scores.join(best.select("collection", "member"), on=["collection", "member"])

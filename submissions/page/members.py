@@ -126,7 +126,7 @@ def describe_gains(evidence: Evidence) -> Section:
 
 
 def describe_optimism(evidence: Evidence) -> Section:
-    """Return the section that scores fitted weights on the graphs of the fit and on others."""
+    """Return the section with scores of fitted weights, on the graphs of the fit and on others."""
     rows = _estimate(evidence)
     if not rows:
         return Section(

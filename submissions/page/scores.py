@@ -86,8 +86,9 @@ def describe_graphs(evidence: Evidence) -> Section:
 
 
 def _pictured(evidence: Evidence, collection: Collection) -> list[dict[str, float]]:
-    """Return the mean scores of the members to draw. The recipe's fallback is left out unless it
-    has a weight: its low score would compress the figure."""
+    """Return the mean scores of the members to draw. The recipe's fallback, which ranks collections
+    without a member, is left out unless it has a weight: its low score would compress the figure.
+    """
     means = list(evidence.means_of(collection.name))
     recipe = evidence.recipe
     hidden = {recipe.fallback} - set(recipe.weights(collection.name))
@@ -189,7 +190,8 @@ def describe_leaderboard(path: Path) -> Section:
 
 
 def _find_point(line: Line, name: str) -> Point | None:
-    """Return the submission's point for one of Kaggle's scores, if it has both scores."""
+    """Return a submission's out-of-fold score and Kaggle's score `name` as a point; None if the row
+    lacks one of them."""
     ours, theirs = read_number(line["oof_mean"]), read_number(line[name])
     if ours is None or theirs is None:
         return None

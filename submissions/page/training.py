@@ -109,7 +109,7 @@ NONE_KEPT = (
 
 
 def split_fits(record: JobRecord) -> list[dict[str, Curve]]:
-    """Return by name the learning curves of each model that a job fitted: its validation scores
+    """Return, for each model that a job fitted, its learning curves by name: validation scores
     (SCORE), and losses and accuracies if recorded."""
     steps, scores = [step for step, _ in record.curve], [score for _, score in record.curve]
     kept = {name: values for name, values in record.measures.items() if len(values) == len(steps)}

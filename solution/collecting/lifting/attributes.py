@@ -34,7 +34,7 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """Dimension numbers of a gather, or of a scatter, whose updates take the output's role."""
+    """Dimension numbers of a gather or a scatter; a scatter's updates take the output's role."""
 
     offsets: list[int]  # dimensions of the output along which the elements of a slice lie
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
@@ -195,8 +195,8 @@ class Attributes:
         padded = [axis for axis in range(FEW, len(part)) if source[axis] != part[axis]]
         if len(padded) > 1 and any(left):
             draft.guesses.add("which dimensions are padded by how much", node)
-        # Each padded dimension beyond the second takes as much of `left` as fits; the last one
-        # takes the rest.
+        # Each padded dimension beyond the second takes as much of the remaining padding (`left`) as
+        # fits; the last one takes the rest.
         for axis in range(FEW, len(part)):
             more = part[axis] - source[axis]
             is_last = axis == (padded or [0])[-1]
@@ -324,8 +324,8 @@ def find_indexing(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Indexing | None:
     """Return the likeliest dimension numbers of a gather from `tensor` by `indices` into `output`
-    (sizes of each); None if none fit. Preferred are slices of whole dimensions, indices into the
-    first dimensions, and outputs that begin with the dimensions of the indices."""
+    (sizes of each); None if none fit. Slices of whole dimensions are preferred, then indices into
+    the first dimensions, then outputs that begin with the dimensions of the indices."""
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
         cut = {axis for axis, size in enumerate(found.slices) if size != tensor[axis]}

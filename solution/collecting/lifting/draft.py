@@ -19,9 +19,9 @@ from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
 CALLERS = frozenset([*CALLING.split(), "custom-call"])  # opcodes that call computations
-# Columns of the node features to which the vocabulary gives no name
+# column of the node features: number of elements of a tuple; the vocabulary has no name for it
 TUPLE_COUNT = 29
-WINDOW_COUNTS = slice(91, 93)  # number of window dimensions that are reversed, and of the others
+WINDOW_COUNTS = slice(91, 93)  # columns: number of reversed window dimensions, number of others
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # numbers of element types in XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))
@@ -50,7 +50,7 @@ class Draft:
 
     graph: Graph  # the graph; unused slots of dimension numbers are -1 (see repair_padding)
     features: np.ndarray  # (nodes, 140) int64: node features of `graph`
-    listed: np.ndarray  # (nodes, 6) int64: `dimensions` as in the file, padded with 0
+    listed: np.ndarray  # (nodes, 6) int64: `dimensions` of nodes as in the file, padded with 0
     opcodes: list[str]
     kinds: list[int]  # element types, as numbers of XLA's PrimitiveType
     sizes: list[tuple[int, ...]]  # sizes of a tensor's dimensions; () for a tuple
@@ -128,8 +128,8 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Fill `users` and `callers`, in place. Also move each node that is the root of its reader's
-    own computation from `called` to `operands`, because no computation calls itself."""
+    """Fill `users` and `callers`, in place. If a node's `called` contains the root of the node's
+    own computation, move this root to `operands`, because no computation calls itself."""
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:
@@ -193,8 +193,8 @@ def complete(total: int, product: int) -> list[int]:
 def _divide_edges(
     graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return each node's operands, and the roots of computations it calls, ascending: an edge from
-    an opcode in CALLERS to a root is a call."""
+    """Return each node's operands, and the roots of the computations that it calls, both ascending.
+    An edge to a root is a call if it comes from a node with an opcode in CALLERS."""
     operands: list[list[int]] = [[] for _ in opcodes]
     called: list[list[int]] = [[] for _ in opcodes]
     calls = np.array([opcode in CALLERS for opcode in opcodes])
@@ -212,9 +212,9 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the consecutive nodes of each computation; each has one root. A node between two roots
-    belongs to the first root's computation if it, or a later node before the second root, reads a
-    node of that computation; otherwise to the second root's. See _take_unread for exceptions."""
+    """Return the consecutive nodes of each computation; each has one root. Of the nodes between two
+    roots, those up to the last one that reads a node of the first root's computation belong to this
+    computation, the others to the second root's. See _take_unread for exceptions."""
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
         last = root
@@ -237,8 +237,9 @@ def _take_unread(
 ) -> int:
     """Return the last node of a computation, which may end with parameters that nothing reads.
 
-    It is `last`, unless two parameters after it, up to the next root `following`, have the same
-    number. Then they belong to different computations, and the first of them is the last node.
+    `last`: the last node if there are no such parameters. If two parameters after it, up to the
+    next root `following`, have equal `numbers`, they belong to different computations; then the
+    first of the two is returned.
     """
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}

@@ -21,7 +21,7 @@ ORDERED = frozenset(ORDERED_NAMES.split())
 # be the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
-SEARCHED = 63  # an operand is searched among about this many ancestors of the other operand
+SEARCHED = 63  # approximate number of ancestors of an operand among which the other is searched
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
@@ -47,8 +47,8 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return both operands in the order that is usual in known programs; record it as a guess.
 
     * A constant is the second operand. Exceptions: it is the first operand if it is divided by a
-      square or an opcode in RECIPROCAL, or if the other operand is subtracted from it (see
-      _is_subtrahend).
+      square or by the result of an opcode in RECIPROCAL, or if the other operand is subtracted from
+      it (see _is_subtrahend).
     * In a division, a broadcast is the divisor.
     * If an operation is commutative and one operand is computed from the other, the computed one is
       first: f(x) + x. This holds for 51 of 52 such products in the U-Net's tuning record.
@@ -71,14 +71,14 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _is_divisor(draft: Draft, other: int) -> bool:
-    """Return True if `other` divides the constant, and False if the constant divides `other`."""
+    """Return True if a division is taken to be constant / `other`, False if `other` / constant."""
     is_square = draft.opcodes[other] == "multiply" and len(draft.operands[other]) == 1
     return is_square or draft.opcodes[other] in RECIPROCAL
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if `other` is subtracted from the constant, False if the constant is subtracted
-    from `other`. False is assumed only if `other` is a difference with a constant: `n - i - 1`."""
+    """Return True if a difference is taken to be constant - `other`, False if `other` - constant.
+    It is False only if `other` is itself a difference with a constant: `n - i - 1`."""
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
@@ -145,9 +145,9 @@ def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> li
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """Return a node of `pool` for each wanted type, and whether nodes of `pool` share a type. The
-    n-th request for a type gets the n-th node of the type, or the last one; if no node has the
-    type, all nodes are taken to have it."""
+    """Return a node of `pool` for each type in `wanted`, and True if nodes of `pool` share a type
+    (`describe` returns a node's type). The n-th entry of a type in `wanted` gets the n-th node of
+    the type, or the last one; if no node has the type, the n-th of all nodes."""
     by_type: dict[object, list[int]] = {}
     for one in pool:
         by_type.setdefault(describe(one), []).append(one)
@@ -195,7 +195,7 @@ def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
     if not tensors:
         raise draft.refuse(node, "none of its operands has its rank")
     if len(draft.sizes[indices[0]]) == 1 and rank != 0:
-        return [*tensors, indices[0]]  # older form of the operation: one vector holds all indices
+        return [*tensors, indices[0]]  # in the operation's older form, one vector holds all indices
     whole = draft.sizes[tensors[0]]
     part = draft.sizes[tensors[1]] if is_update else draft.sizes[node]
     return [*tensors, *_spread_indices(draft, node, indices, whole, part)]
@@ -306,7 +306,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the concatenated parts; if their sizes sum to less than the result's, repeat one."""
+    """Return the concatenated parts; one is repeated if their sizes do not add up to the result."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)

@@ -121,7 +121,7 @@ def find_dot_dimensions(draft: Draft, node: int) -> dict[str, list[int]]:
 
 def _is_ordered(letters: Einsum) -> bool:
     """Return True if the output's dimensions are in HLO's order: the batch dimensions, then the
-    left operand's others, then the right operand's others."""
+    other dimensions of the left operand, then the other dimensions of the right operand."""
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

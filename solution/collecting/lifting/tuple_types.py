@@ -17,8 +17,8 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-# maximum number of edges from the reader of an element of a loop's state to the element's next
-# value
+# maximum number of edges from the reader of an element of a loop's state to the element's value for
+# the next iteration
 NEAR = 6
 SEEN = 64  # maximum number of nodes visited in a search along at most NEAR edges
 READ = "get-tuple-element"
@@ -65,13 +65,13 @@ class Loop(NamedTuple):
 
 
 class TupleTypes:
-    """Infers the types of all tuples, and corrects their operands' order and repetition."""
+    """Infers the types of all tuples; sorts their operands and repeats the missing ones."""
 
     def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
         self._draft = draft
         self.operands = operands  # operands of each node, in order; this class changes them
         self.index: dict[int, int] = {}  # by get-tuple-element: index of the element that it reads
-        self.loops: dict[int, Loop] = {}  # by node of a while loop
+        self.loops: dict[int, Loop] = {}  # loops by the node of their while instruction
         self._types: dict[int, Type] = {}
         # nodes whose type is being inferred, to stop endless recursion
         self._open: set[int] = set()
@@ -201,9 +201,9 @@ class TupleTypes:
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple, in place, until it has the stated number of elements, first
-        operands of types that its readers need. If a call returns the tuple, its operands are
-        sorted before that (order_results)."""
+        """Repeat operands of a tuple, in place, until it has as many elements as its features say;
+        operands of types that its readers need are repeated first. If a call returns the tuple,
+        sort the operands before (order_results)."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -222,7 +222,7 @@ class TupleTypes:
                 found.insert(found.index(one), one)
 
     def _number_readers(self, node: int) -> None:
-        """Assign to each reader of a tuple, unless it has an index, an element of its type."""
+        """Assign to each reader of a tuple that has no index yet an element of its type."""
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
@@ -297,8 +297,8 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the body's tuple until none is missing. Elements of types that are
-        more frequent among the state's readers or the loop's initial values are repeated first."""
+        """Repeat elements of the body's tuple until none is missing. Elements of types that the
+        state's readers or the initial values have more often than the tuple are repeated first."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
@@ -374,10 +374,10 @@ class TupleTypes:
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
         """Assign an element of a loop's state to each reader of the parameter of its body: of the
-        elements that have the reader's type (`keys`), the one whose next value (in `results`) is
-        the fewest edges away."""
+        elements that have the reader's type (`keys`), the one whose value for the next iteration
+        (in `results`) is the fewest edges away."""
         draft = self._draft
-        nearest: dict[int, int] = {}  # by reader: index of the element
+        nearest: dict[int, int] = {}  # by reader: index of the element that it is assigned
         steps = sorted(
             (distance, reader, index)
             for index, result in enumerate(results)

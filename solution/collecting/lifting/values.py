@@ -84,7 +84,7 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
     """Return the divisor that turns a sum into a mean, which is the number of summed elements; None
-    if the node does not divide a sum by the constant."""
+    if the node does not divide a sum by its operand `number`."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:
         return None

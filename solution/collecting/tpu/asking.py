@@ -151,8 +151,8 @@ def _name_nodes(module: Any, numbers: dict[int, int]) -> None:
 def find_fixed_boundary(module: Any) -> EntryLayouts | None:
     """Return the layouts of the entry's parameters and results; None if the module sets none.
 
-    A dump of a TPU's compiler sets them. A module from jax is row-major throughout, which means
-    that the chip chooses them.
+    A dump of a TPU's compiler sets them. If all of them are row-major, as in a module from jax,
+    they count as not set: then the chip chooses them.
     """
     entry = find_entry(module)
     crossing = [i for i in entry.instructions if i.opcode == "parameter" or i.id == entry.root_id]

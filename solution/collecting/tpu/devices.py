@@ -29,8 +29,8 @@ def check_module(module: bytes) -> CheckedModule | str:
     """Return the checked form of a serialized module, or the reason why no TPU can run it.
 
     The number of devices is the highest device number in the groups of collective instructions,
-    plus one. This number counts as partitions if a group numbers devices globally
-    (use_global_device_ids) or numbers partitions, otherwise as replicas.
+    plus one. The devices are partitions if a group numbers devices globally
+    (use_global_device_ids) or numbers partitions; otherwise they are replicas.
     """
     try:
         message = MESSAGES["Module"].FromString(module)

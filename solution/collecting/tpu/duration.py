@@ -13,13 +13,14 @@ from solution.system.wording import compare_times, spell
 
 # An answer that took at most this many processor seconds was read from the cache, not compiled.
 CACHED_SECONDS = 0.1
-FEW = 4  # number of first configurations of layouts, which need more new code than later ones
-# Code generation of a configuration on average, as a multiple of the first compilation's, for
-# programs (without, with) convolutions: layouts of convolutions become kernels that take several
-# times as long to generate. MIXED: a configuration changes layouts and options together.
+FEW = 4  # FIRST_LAYOUTS holds for this number of first configurations, then LATER_LAYOUTS holds
+# Mean code generation of a configuration, as a multiple of the first compilation's: (for programs
+# without convolutions, with convolutions). New layouts of convolutions make kernels that take
+# several times as long to generate. MIXED: a configuration changes layouts and options together.
 FIRST_LAYOUTS, LATER_LAYOUTS, MIXED = (1.2, 3.0), (0.1, 0.6), (0.55, 1.1)
 FAR = 1.3  # a prediction is corrected if it is wrong by more than this factor
-TRUST = 4.0  # the measured shares weigh as much as this number of complete code generations
+# the shares measured on nine programs weigh as much as this number of complete code generations
+TRUST = 4.0
 
 
 class Duration:
@@ -62,7 +63,8 @@ class Duration:
     def left(self) -> float:
         """Return the predicted processor seconds of the compilations that are still to be done."""
         expected, later = sum(self._shares[: self.done]), self._shares[self.done :]
-        # factor that corrects the shares of code: (TRUST + measured) / (TRUST + expected)
+        # factor that corrects the later shares: (TRUST + measured) / (TRUST + expected), where
+        # measured and expected are the sums of the shares of the finished compilations
         factor = 1.0
         if self.done and self._generation > 0:
             needed = (self._spent - self.done * self._passes) / self._generation
@@ -80,9 +82,9 @@ class Duration:
         )
 
     def correct(self, name: str, processes: int) -> str:
-        """Return a sentence with the new prediction if the one that `describe` stated was wrong by
-        more than FAR. Return "" if it was not, if it was replaced before, or if too few
-        compilations are done to tell."""
+        """Return a sentence with the new prediction if the one that `describe` stated is wrong by
+        more than FAR, otherwise "". Also return "" if this was done before, or if too few
+        compilations are finished to tell."""
         ratio = self.total / self._promised if self._promised else 1.0
         if self.done < self._settled or 1 / FAR <= ratio <= FAR:
             return ""

@@ -71,7 +71,7 @@ class _Timeline:
             self.core = self._advance(step)
 
     def _advance(self, step: Step) -> float:
-        """Return the nanosecond at which the core has finished a step; update the other times."""
+        """Return the nanosecond at which the core has finished a step; update `engine`, `ready`."""
         match step:
             case Kernel():
                 return self.core + time_kernel(step, self.chip)

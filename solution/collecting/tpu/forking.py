@@ -201,8 +201,8 @@ def _watch(copy: Copy) -> tuple[str, float]:
     """Wait until a forked process has dumped the requested module, then pause or end it.
 
     Returns:
-        Why the process was ended without that module ("" if it was not), and the processor seconds
-        that it has used so far.
+        Why the process was ended before it dumped the module ("" if it was not), and the processor
+        seconds that it has used so far.
     """
     request, limits, number = copy.request, copy.request.limits, copy.number
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS

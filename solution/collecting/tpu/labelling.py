@@ -147,7 +147,7 @@ class Estimation:
             say(duration.describe(self._program.name, self.batch))
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
-        """Return at most `count` new configurations; each is drawn with the seed and its number.
+        """Return at most `count` new configurations, each drawn with the seed and its position.
 
         If layouts are searched, the first configurations are probes, which show the layouts that
         the compiler ignores.
@@ -247,7 +247,7 @@ def find_ignored(
     requests: Iterable[tuple[Sequence[tuple[int, int]], Sequence[int]]],
 ) -> set[tuple[int, int]]:
     """Return the pairs (configurable node, choice of layouts) that the compiler often ignored.
-    `requests`: for each configuration, the pairs requested, and the nodes that were ignored."""
+    `requests`: for each configuration, its pairs, and the nodes whose choice was ignored."""
     asked: Counter[tuple[int, int]] = Counter()
     untaken: Counter[tuple[int, int]] = Counter()
     for pairs, nodes in requests:

@@ -6,8 +6,8 @@ modules; options of a single compilation by XLA's names (`env_option_overrides`)
 from the files that XLA dumps (`xla_dump_to`), because they exist before the compiler has ended, and
 because jaxlib cannot read back every module of the newer chips.
 
-Single kernels of an optimised module go in through PJRT's C interface, which is stable: jax
-accepts only StableHLO, which has no fusions.
+Single kernels of an optimised module contain fusions, which jax cannot compile, because it accepts
+only StableHLO. They go through PJRT's C interface, which is stable.
 
 A process that has compiled cannot be forked, because its threads would be missing in the fork. A
 process that has only opened a topology can be forked.
@@ -53,7 +53,7 @@ GENERATED = "after_codegen.hlo.pb"
 GENERATED_ENDS = "transfer_stats.pb"
 # positions of functions in the table of PJRT's C interface, which are fixed
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
-TABLE_BEGIN = 40  # byte at which this table begins in the interface's struct
+TABLE_BEGIN = 40  # byte at which the table of functions begins in the interface's struct
 PJRT_MAJOR = 0  # major version of PJRT's C interface
 # RESULT_LAYOUT: a field's number in the build options of CompileOptionsProto. BACKEND_ONLY: the
 # serialized field `run_backend_only = true` of the build options.

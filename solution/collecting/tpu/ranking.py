@@ -169,8 +169,8 @@ def _order(
     answers: dict[int, Answer],
     spent: float,
 ) -> CompilerOrder:
-    """Return the order by log estimates, or by predicted ones for sets without an estimate. If the
-    answers are too few for predictions, the scores are `prior`."""
+    """Return the order of the configurations by the log estimates of their sets, predicted ones for
+    sets without an estimate. If the answers are too few for that, the scores are `prior`."""
     known = _list_estimates(answers)
     estimates = np.full(len(sets), np.nan)
     estimates[list(known)] = list(known.values())

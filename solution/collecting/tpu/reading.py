@@ -68,7 +68,7 @@ class Learned:
 
 @dataclass
 class _Reading:
-    """A call of Reader.read: the given costs by kernel, and the copies found so far."""
+    """State of a call of Reader.read: the given costs by kernel, and the copies found so far."""
 
     costs: Mapping[str, Cost]
     copies: list[Copy] = field(default_factory=list)
@@ -338,7 +338,7 @@ def find_trips(instruction: Instruction, condition: Any) -> int | None:
 def _read_config(instruction: Instruction) -> dict[str, Any]:
     try:
         found = json.loads(instruction.backend_config or b"{}")
-    except ValueError:  # the text was written by another backend
+    except ValueError:  # the configuration is not JSON: another backend wrote it
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -67,7 +67,7 @@ def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
     names = Names(inlined)
     pairs = [np.zeros((0, 2), int)]
     for computation in inlined.computations:
-        if computation.id not in called:  # called ones were inlined
+        if computation.id not in called:  # called computations were inlined into their callers
             line = _read_line(computation, names, origins, sites)
             pairs += [_pair_sites(line, run) for run in _find_runs(line)]
     first, second = np.concatenate(pairs).T
@@ -132,7 +132,7 @@ def _list_periods(line: Line) -> list[int]:
 
 
 def _repeat(names: np.ndarray, is_free: np.ndarray, period: int) -> Iterator[Run]:
-    """Yield the longest runs of at least two copies with this period among free positions."""
+    """Yield the longest runs of at least two copies, with this period, in free positions."""
     is_equal = (names[:-period] == names[period:]) & is_free[:-period] & is_free[period:]
     # +1 where a stretch of equal instructions begins, -1 behind its end
     changes = np.diff(np.concatenate([[False], is_equal, [False]]).astype(np.int8))
@@ -142,8 +142,8 @@ def _repeat(names: np.ndarray, is_free: np.ndarray, period: int) -> Iterator[Run
 
 
 def _keep_layers(line: Line, run: Run) -> list[Run]:
-    """Return the run; if it has alike branches, return only its parts through which values flow
-    and that are at least two copies long."""
+    """Return the run if its copies are layers. If they look like parallel branches (see the
+    module's docstring), return its parts through which values flow, of at least two copies."""
     cuts = _find_cuts(line, run)
     if not len(cuts) or not _shares_operands(line, run):
         return [run]

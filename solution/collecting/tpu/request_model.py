@@ -4,11 +4,11 @@
 
 An effect belongs to a node's request, or to a state: the layouts of an instruction that follow from
 the requests. All terms are normally distributed, so this is a Gaussian process: the covariance of
-two sets is the product of their prior scores plus the summed variances of the effects that they
-share. The model is a mixture. Its members differ in the kind of effects (of requests or of states,
-and how they grow with a tensor's size), in the variance of the slope (0: the prior score does not
-count) and in the variance of the remainder. A member's weight is the marginal likelihood of the
-answers, with the scale integrated out.
+two sets is the level's variance, plus the slope's variance times the product of their prior scores,
+plus the variances of the effects that they share. The model is a mixture. Its members differ in the
+kind of effects (of requests or of states, and how they grow with a tensor's size), in the variance
+of the slope (0: the prior score does not count) and in that of the remainder. A member's weight is
+the marginal likelihood of the answers, with the scale integrated out.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
 Krause, Singh and Guestrin, "Near-optimal sensor placements in Gaussian processes", JMLR 2008.
@@ -22,12 +22,12 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-# Variances of the model's other terms, relative to that of the summed effects. LEVEL: the constant;
-# SLOPES: the factor on the standardised prior scores; REMAINDERS: the unexplained rest.
+# Variances of the model's terms, relative to the variance of the summed effects. LEVEL: of the
+# constant; SLOPES: of the factor on the standardised prior scores; REMAINDERS: of the rest.
 LEVEL = 1e4
 SLOPES = (0.0, 1.0, 10.0)
 REMAINDERS = (1e-3, 0.1)
-# maximum number of sets that `choose` considers; if there are more, those with most configurations
+# maximum number of sets that `choose` considers: the sets with the most configurations
 MOST_POOL = 2000
 # Maximum number of entries (sets x points) of one-hot rows; beyond it, only the points with the
 # largest effects are kept. The time to compute a covariance grows with entries x sets.
@@ -153,7 +153,7 @@ class RequestModel:
             learn(row)
         chosen: list[int] = []
         for _ in range(min(number, int(left.sum()))):
-            # The answer for set i reduces the variance of set j by D_ij^2 / (D_ii + r).
+            # D: `doubt`. The answer for set i reduces the variance of set j by D_ij^2 / (D_ii + r).
             gains = (doubt**2 @ counts) / (np.diagonal(doubt).clip(0) + remainder)
             gains = np.where(left, gains, -1.0)
             # Rounded, so that equal gains stay equal whatever the order of summation was.

@@ -90,7 +90,7 @@ class TpuSpace(ProgramSpace):
     # By site: the opcode of its configurable node, or the name of its option. Empty if the space is
     # a table of options (make_option_table).
     opcodes: tuple[str, ...] = ()
-    # By site: the choices other than 0 that the compiler is not known to ignore; `learn` sets them.
+    # By site: the choices to draw from, without 0; `learn` leaves out those the compiler ignores.
     offered: list[np.ndarray] = field(default_factory=list)
 
     option_names: ClassVar[tuple[str, ...]] = tuple(TPU_OPTION_CHOICES)
@@ -146,8 +146,8 @@ class TpuSpace(ProgramSpace):
         return RequestWriter(self.program.module, self.program.configurable)
 
     def find_flags(self, options: np.ndarray) -> Flags:
-        """Return the compiler's flags for the option choices (options,); none if layouts are
-        searched."""
+        """Return the compiler's flags for the option choices (options,); none if the space has no
+        options."""
         return find_tpu_flags(options) if self.option_choices else Flags()
 
     def describe_copies(self) -> str:
@@ -165,7 +165,7 @@ class TpuSpace(ProgramSpace):
 
     @property
     def _open(self) -> np.ndarray:
-        """Return the sites that have a choice other than 0 to offer."""
+        """Return the sites with at least one offered choice, see `offered`."""
         return np.array(
             [site for site, choices in enumerate(self.offered) if len(choices)], np.int64
         )

@@ -25,8 +25,8 @@ FEATURES = (
 
 
 def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return FEATURES (distinct configs, len(FEATURES)) float64, counted in the configurations
-    `listed` (configs,); by default all."""
+    """Return the columns FEATURES (distinct configs, columns) float64. Layouts are counted in the
+    configurations that `listed` (configs,) bool marks; None: in all."""
     configs, nodes = pairs.codes.shape
     if nodes == 0:
         return np.zeros((configs, len(FEATURES)))

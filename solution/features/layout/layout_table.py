@@ -133,7 +133,7 @@ def _of_tensors(described: np.ndarray, name: str) -> np.ndarray:
 
 
 def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
-    """Return the weights (configurable,) of the nodes for each of _WEIGHTS."""
+    """Return {name in _WEIGHTS: the weights (configurable,) of the configurable nodes}."""
     operations, size = configurable_shares(graph).T
     opcode = graph.node_opcodes[graph.configurable]
     by_opcode = {
@@ -145,8 +145,8 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
 
 def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     """Return the sums (distinct configs, columns) of the rows of `weighted` (pairs, columns) that
-    each configuration uses. They are computed as a product with a sparse 0/1 matrix, in the nodes'
-    order, opcode by opcode, because most columns are 0 for an opcode."""
+    each configuration uses: a product with a sparse 0/1 matrix. It is computed opcode by opcode,
+    because most columns are 0 for an opcode, and adds up nodes in their order."""
     pairs, opcodes = graph.layouts, graph.node_opcodes[graph.configurable]
     sums = np.zeros((len(pairs.codes), weighted.shape[1]))
     for opcode in np.unique(opcodes):
@@ -156,7 +156,8 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
         step = max(1, BLOCK_ENTRIES // len(nodes))
         for first in range(0, len(sums), step):
             block = slice(first, first + step)
-            index = pairs.codes[block][:, nodes] + pairs.starts[nodes]  # pairs (configs, nodes)
+            # (configs, nodes): the pair that each node has in each configuration
+            index = pairs.codes[block][:, nodes] + pairs.starts[nodes]
             starts = np.arange(0, index.size + 1, len(nodes))
             entries = (np.ones(index.size), index.ravel(), starts)
             uses = csr_array(entries, shape=(len(index), len(weighted)))

@@ -9,11 +9,11 @@ layout, and so does a transpose, which permutes it. A copy or a custom call does
 its result may have any layout. If constraints disagree, the compiler must copy the tensor, at a
 cost that grows with its size.
 
-Sources: the 11th place of the competition counts copies between neighbours (LightGBM). The
-operations that propagate are XLA's that cannot change a layout
-(LayoutAssignment::InstructionCanChangeLayout), and calls: XLA inlines them before it assigns
-layouts, and a call whose result has its operand's shape is an activation. Without calls, trees lose
-0.025 on layout:xla:default (see the log).
+Sources: the 11th place of the competition counts copies between neighbours (LightGBM). An operation
+propagates a layout if in XLA it cannot change it (LayoutAssignment::InstructionCanChangeLayout).
+Calls propagate as well: XLA inlines them before it assigns layouts, and a call whose result has its
+operand's shape is an activation. Without calls, trees lose 0.025 on layout:xla:default (see the
+log).
 """
 
 from collections import defaultdict
@@ -92,8 +92,8 @@ def _slots(number: int) -> slice:
 
 
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
-    """Return each configurable node's `tensor`, one of LAYOUT_TENSORS, rank 0 if it has none.
-    Padding must be correct."""
+    """Return each configurable node's output, input or kernel: `tensor` is one of LAYOUT_TENSORS.
+    A node without such a tensor gets rank 0. Padding must be correct."""
     nodes = list_tensors(graph, tensor)
     known = nodes >= 0
     ranks = np.where(known, tensor_ranks(graph)[nodes], 0)
@@ -104,8 +104,8 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
 
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
-    """Return the node (configurable,) that computes the `tensor`, one of LAYOUT_TENSORS, of each
-    configurable node; below 0 if there is none. Padding must be correct."""
+    """Return for each configurable node the node (configurable,) that computes its output, input or
+    kernel; below 0 if it has none. `tensor`: one of LAYOUT_TENSORS. Padding must be correct."""
     if tensor == "output":
         return graph.configurable
     operands = find_operands(graph)
@@ -175,7 +175,7 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The tensors with several layout constraints, and the nodes whose layouts constrain them."""
+    """Tensors with several layout constraints, and the tensors whose layouts constrain them."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints
@@ -245,7 +245,8 @@ def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 class Constraint(NamedTuple):
-    """A configurable node whose layout constrains another node's output tensor."""
+    """A constraint: a configurable node whose layout constrains the output tensor of a node, which
+    is the node itself, an operand, or a reader that propagates the layout."""
 
     position: int  # index among the configurable nodes
     tensor: int  # OUTPUT, INPUT or KERNEL: which of the node's tensors
@@ -302,7 +303,8 @@ def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
 
 
 def _map_dimensions(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
-    """Return the consumer's dimension for each of the producer's (6,); None if none correspond."""
+    """Return the consumer's dimension (6,) that corresponds to each dimension of the producer; None
+    if the consumer propagates no layout."""
     shape, before = graph.node_features[[consumer, producer], vocabulary.SHAPE_DIMENSIONS]
     if graph.node_opcodes[consumer] != OPCODE_IDS["transpose"]:
         keeps = KEEPS_ORDER[graph.node_opcodes[consumer]] and (shape == before).all()

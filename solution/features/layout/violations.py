@@ -21,8 +21,9 @@ BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in me
 
 def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
     """Return the share (distinct configs,) float64 of configurable nodes whose largest output
-    dimension is not their layout's most minor one. Without a layout (the report does not say), a
-    node "suits", or has its layout in the "program"."""
+    dimension is not the most minor one of their layout. `unset`: how to treat a node to which the
+    configuration gives no layout, which the report does not say. "suits": it does not count as a
+    violation; "program": its layout in the program decides."""
     layouts = graph.layouts
     features = graph.node_features[graph.configurable]
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS]

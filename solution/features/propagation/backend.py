@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Backend:
-    """How one backend requests layouts.
+    """The rules by which one backend requests layouts.
 
     The CPU backend requests row-major operands of every instruction and row-major results of
     products (`CpuLayoutAssignment::AddBackendConstraints` of openxla/xla). A configuration requests

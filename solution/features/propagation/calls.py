@@ -86,7 +86,7 @@ def list_calls(graph: Graph, inlined: Inlined, backend: Backend) -> list[Call]:
 
 
 def _drop_operands(graph: Graph, used: np.ndarray) -> None:
-    """Clear in `used` (configurable, 3) the operands whose layouts have no effect on a TPU: the
+    """Set `used` (configurable, 3) to False for operands whose layouts have no effect on a TPU: the
     operands of convolutions and dots, unless they come from an infeed."""
     operands, opcodes = find_operands(graph), graph.node_opcodes
     reads_infeed = np.zeros(graph.num_nodes, bool)
@@ -99,13 +99,15 @@ def _drop_operands(graph: Graph, used: np.ndarray) -> None:
 
 
 def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Call]:
-    """Return calls behind the instances that layouts may reach if they are requested for results of
-    the instances `asked` and propagated forward."""
+    """Return the calls of tensors that no configuration sets. Layouts requested for the results of
+    the instances `asked` are propagated forward; a call stands behind an instance that they may
+    reach if its opcode or a reader needs a fixed layout (see the module docstring)."""
     ranks, is_settable = tensor_ranks(graph), np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     opcodes = graph.node_opcodes[inlined.node]
     propagates = IS_PROPAGATING[opcodes]
-    is_read = np.zeros(len(inlined.node), bool)  # True if a configurable node or a pooling reads it
+    # (instances,) True if a configurable node or a pooling reads the instance
+    is_read = np.zeros(len(inlined.node), bool)
     reached = np.zeros(len(inlined.node), bool)
     calls: list[Call] = []
     for instance, (node, reads) in enumerate(zip(inlined.node, inlined.reads, strict=True)):
@@ -132,7 +134,7 @@ def attach_calls(
     calls: list[Call], count: int, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the fields `behind`, `before` and `asked` of Instructions. Instructions are `count`
-    instances, then the calls, then one reader of the results; `starts` is `use_starts`."""
+    instances, then the calls, then one reader of the results; `starts`: the first use of each."""
     behind, before = np.full(len(starts) - 1, NONE), np.full(int(starts[-1]), NONE)
     asked = np.full((len(behind), 2), NONE)
     for call, (instance, operand, *site) in enumerate(calls, start=count):

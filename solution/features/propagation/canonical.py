@@ -41,7 +41,7 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
     after dots that read matrices."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
-    new: list[int] = []  # for each instance of `inlined`: its number in the result
+    new: list[int] = []  # number of each instance of `inlined` in the result `found`
     for node, reads, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         read = [new[one] for one in reads]
         for operand, tensor, order in orders.get(node, ()):
@@ -111,8 +111,8 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Return two flags, for a dot A B and for the swapped dot B' A': True if it contracts the first
-    dimension of its left matrix."""
+    """Return whether a dot contracts the first dimension of its left matrix. Two flags: for the dot
+    A B, and for B' A', the same dot with swapped operands."""
     left, right = (
         operand[order[-1]] in letters.output
         for operand, order in zip(letters[:2], _order_dot(letters), strict=True)
@@ -131,8 +131,8 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation of the letters `given` to (*batch, *wanted), or the identity if only
-    the two matrix dimensions are swapped, because a dot reads a matrix in either order."""
+    """Return the permutation that brings the letters `given` into the order batch, `wanted`; or the
+    identity if only the two matrix dimensions differ, as a dot reads a matrix in either order."""
     is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
     letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
     return tuple(given.index(letter) for letter in letters)
@@ -162,9 +162,9 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the packed layouts (instructions,) of results that no configuration changes, else
-    UNSET. Parameters have such a layout and, on some backends, dots and convolutions. The first
-    `count` instructions are instances of nodes, the others are custom calls and GIVES."""
+    """Return the packed layouts (instructions,) of results that no configuration changes: those of
+    parameters and, on some backends, of dots and convolutions; UNSET for all other results. The
+    first `count` instructions are instances of nodes, the others are custom calls and GIVES."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]

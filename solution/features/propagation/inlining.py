@@ -49,7 +49,7 @@ Value = int | tuple["Value", ...]
 class Inlined:
     """The instructions after calls are inlined: instances of nodes, one for each call."""
 
-    node: list[int] = field(default_factory=list)  # for each instance, its node
+    node: list[int] = field(default_factory=list)  # the node of each instance
     # for each instance, the instances that it reads, sorted by node
     reads: list[list[int]] = field(default_factory=list)
     # for each instance in `reads`, the operand in the graph's edge: the instance's node, or the
@@ -118,7 +118,7 @@ def guess_iterations(
     for node in body:
         if graph.node_opcodes[node] not in SLICES:
             continue
-        # the slice and the whole tensor: the result and an operand of the same rank, or vice versa
+        # `whole` is the larger tensor: an operand of a slice, or the result of an update
         for other in operands[node]:
             part, whole = np.sort([sizes[node], sizes[other]], axis=0)
             if ((sizes[node] > 0) == (sizes[other] > 0)).all():
@@ -225,12 +225,13 @@ class _Inliner:
         return self._known[key]
 
     def _call(self, root: int, values: list[Value], depth: int) -> Value:
-        """Return a computation's result for these arguments, matched to parameters by shape."""
+        """Return the result of the computation of `root` for the arguments `values`, which are
+        matched to parameters by shape."""
         left = list(values)
         known: dict[int, Value] = {}
         for parameter in self._parameters(root):
             fitting = [v for v in left if self._shape(v) == self._shapes[parameter]]
-            if not fitting:  # an argument passed for two parameters has a single edge
+            if not fitting:  # reuse an argument: if two parameters receive it, it has one edge only
                 fitting = [v for v in values if self._shape(v) == self._shapes[parameter]]
             if fitting:
                 known[parameter] = fitting[0]

@@ -60,9 +60,9 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     # (instructions,) int64, the layout that the tensor has as a parameter or result of the program
     device: np.ndarray
     # Two fields for a TPU (solution.features.propagation.passes). `only_reader` (instructions,)
-    # int64: the only reader of the result if this reader is a dot or keeps layouts; otherwise NONE.
-    # `forwards` (instructions,) bool: True if the instruction propagates a requested layout from
-    # its operand to its result.
+    # int64: the only reader of the result if it is element-wise, a dot or a transpose; otherwise
+    # NONE. `forwards` (instructions,) bool: True if the instruction propagates a requested layout
+    # from its operand to its result.
     only_reader: np.ndarray
     forwards: np.ndarray
     # (instructions,) int64: the layout of a dot whose operands the compiler swaps, because only a
@@ -150,7 +150,8 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
 
 
 def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances; one that reads a tensor as both operands (x * x) lists it twice."""
+    """Return the instances. If one reads a tensor as both operands (x * x), list the tensor twice
+    among its operands, because the graph has a single edge."""
     operands = find_operands(graph)
     reads, named = [], []
     for node, read, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
@@ -167,8 +168,8 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Return `Instructions.main`. Edges have no order, so the main operands are the ones that
-    find_operands names input and kernel, then the largest ones."""
+    """Return the field `main` of Instructions. Edges have no order, so the main operands are input
+    and kernel as find_operands names them or, for other instructions, the largest operands."""
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
     for op, row in enumerate(rows):
@@ -220,11 +221,11 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Return `Instructions.order`: instructions sorted by node, each custom call next to the
-    instruction that it belongs to."""
+    """Return the field `order` of Instructions: instructions sorted by node, and each custom call
+    next to the instruction whose tensor it is for."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
-        # an inserted transpose is sorted with the instruction that it was inserted for
+        # sort an inserted transpose like the dot or convolution that it was inserted for
         node[added] = node[added + 1]
     keys = [(op, instance, 0) for instance, op in enumerate(node)]
     for instance, operand, _, _ in calls:

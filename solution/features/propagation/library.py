@@ -78,8 +78,8 @@ NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """A program's instructions and what the library can do with each; `inside` and `outside` count
-    towards a fusion's size, at most MOST."""
+    """A program's instructions, what the library can do with each, and what each adds to the size
+    of a fusion (at most MOST)."""
 
     # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
     ability: np.ndarray
@@ -107,8 +107,8 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
-    """Return a mask (configs, instructions) of the reductions that XLA computes in two steps.
-    `long`: (instructions,) bool, True for the reductions that XLA may split so."""
+    """Return a mask (configs, instructions): True for reductions that XLA computes in two steps.
+    `long`: (instructions,) bool, True for reductions that are long enough for that."""
     split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
@@ -127,15 +127,15 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(ops: Instructions) -> np.ndarray:
-    """Return for each instruction the use (instructions,) of the operand whose layout it takes, or
-    NONE. It is the operand of the result's rank with the lowest node, broadcasts and constants
-    last, because edges do not say which operand is first."""
+    """Return for each instruction the use (instructions,) of its first operand, whose layout it
+    takes, or NONE. Edges do not say which operand is first, so take the lowest node of the result's
+    rank; broadcasts and constants only if there is no other."""
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
     is_filled = np.isin(ops.opcodes[ops.read], FILLED)
     order = np.lexsort((ops.node[ops.read], is_filled))[::-1]
     fits = order[rank[order] == ops.rank[ops.reader[order]]]
-    first[ops.reader[fits]] = fits  # the last assignment wins
+    first[ops.reader[fits]] = fits  # the last assignment wins: the best operand is last in `order`
     return first
 
 
@@ -213,7 +213,8 @@ def _find_tiling(graph: Graph, ops: Instructions) -> np.ndarray:
 
 
 def _find_largest(ops: Instructions) -> np.ndarray:
-    """Return the number of elements (instructions,) of each instruction's largest operand, or 1."""
+    """Return the number of elements (instructions,) of the largest operand of each instruction; 1
+    if it has no operand."""
     found = np.ones(ops.number, np.int64)
     np.maximum.at(found, ops.reader, ops.sizes.prod(axis=1)[ops.read])
     return found
@@ -279,7 +280,8 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 @njit(cache=True, nogil=True)
 def _may_join(reads, row_major, apart, states, owner, op):
-    """Return True if `op` is in no fusion, supported, row-major and not `apart` (see _join)."""
+    """Return True if `op` may join a fusion: it is in none yet, the library can compute it, and its
+    state is row-major and not `apart` (see _join)."""
     able = reads.ability[op] != NOTHING and owner[op] == NOBODY
     return able and row_major[states[op]] and not apart[states[op]]
 
@@ -287,7 +289,7 @@ def _may_join(reads, row_major, apart, states, owner, op):
 @njit(cache=True, nogil=True)
 def _add(reads, owner, outside, queue, end, size, first, op):
     """Add `op` to the fusion that starts at `first`, and the operands of `op` to the queue. Return
-    the fusion's size, which counts operands from outside, and the queue's end."""
+    the new `size` of the fusion, which counts operands from outside, and the queue's new `end`."""
     owner[op] = first
     size += reads.inside[op]
     if outside[op] == first:
@@ -305,7 +307,7 @@ def _add(reads, owner, outside, queue, end, size, first, op):
 
 @njit(cache=True, nogil=True)
 def _is_apart(reads, apart, states, use):
-    """Return True if a use reads a copy, or a custom call on its operand requests a layout."""
+    """Return True if a use reads a copy, or if a custom call requests the operand's layout."""
     before, behind = reads.program.before[use], reads.program.behind[reads.program.read[use]]
     return (
         apart[states[reads.ability.size + use]]
@@ -348,11 +350,11 @@ def _find_reader(reads, apart, states, op):
 def _mark_split(
     kind, rank, dimensions, read, before, behind, order, first, long, made, numbers, split
 ):  # fmt: skip
-    """Mark in `split` (configs, instructions) the long reductions whose operand is not row-major.
-    Each instruction in order takes the layout of its operand `first` (a use, or NONE).
+    """Mark in `split` (configs, instructions) the `long` reductions whose operand is not row-major.
+    Each instruction, in `order`, takes the layout of its first operand: `first` is a use, or NONE.
 
-    `behind`: (uses,) the custom call on the operand, NONE for arguments. `made`: (states,) what
-    custom calls request, or UNSET. `numbers`: see _join.
+    `behind`: (uses,) the custom call on the operand, NONE for arguments. `made`: (states,) the
+    layouts that custom calls request, or UNSET. `numbers`: see _join.
     """
     plain = np.array([row_major(one) for one in rank])
     for row in range(len(numbers)):

@@ -7,12 +7,12 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
    dots and reshapes, before reshapes, and behind some tensors that the requested layouts reach.
    Dots and convolutions request layouts of little padding, the last one first; their operands'
    requests are propagated after all others. A dot that only another dot reads, perhaps through
-   element-wise instructions, requests nothing in the first two passes. Tensors that no request
-   reaches become row-major.
+   element-wise instructions and transposes, requests nothing in the first two passes. Tensors that
+   no request reaches become row-major.
 2. A reshape that moves data, because it is no bitcast under the tiles of 8 x 128, requests a pair
    of layouts with little padding; see solution.features.propagation.tiles.
 3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
-   other dimensions requests both layouts.
+   other dimensions requests the layouts of its operand and of its result.
 
 After the last pass, copies on both sides of a reshape or transpose become one, and a product
 writes the layout that its readers read, if only the two minor dimensions are swapped. Then the
@@ -58,7 +58,7 @@ from solution.features.propagation.worklist import (
 )
 
 MOST_PASSES = 5
-# first pass, counted from 0, in which a dot that only another dot reads requests layouts, too
+# first pass, counted from 0, in which dots that only another dot reads request layouts as well
 LAST_GROUPED = 2
 DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 
@@ -115,7 +115,7 @@ def _propagate_requests(program, given, known):
 
 @njit(cache=True, nogil=True)
 def _request_boundary(program, state):
-    """Constrain parameters and results to the layouts of boundary arrays."""
+    """Constrain parameters and results to the layouts that they have at the program's boundary."""
     last = program.kind.size - 1
     for op in program.order:
         if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
@@ -126,8 +126,8 @@ def _request_boundary(program, state):
 
 @njit(cache=True, nogil=True)
 def _request_kept(program, state, kind):
-    """Constrain reshapes or reductions (`kind`) to the layouts that earlier passes kept for them,
-    beginning with the program's last instruction."""
+    """Constrain reshapes or reductions (`kind`) to the layouts that earlier passes have kept for
+    them (kept_buffers, kept_uses), beginning with the program's last instruction."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if program.kind[op] == kind and state.kept_buffers[op] != UNSET:
@@ -163,7 +163,8 @@ def _is_product(program, op):
 
 @njit(cache=True, nogil=True)
 def _feeds_dot(program, given, op):
-    """Return True if only a dot reads a dot's result, perhaps through element-wise instructions."""
+    """Return True if `op` is a dot that only another dot reads, perhaps through element-wise
+    instructions and transposes."""
     if program.opcodes[op] != DOT:
         return False
     while program.only_reader[op] != NONE:
@@ -178,8 +179,8 @@ def _feeds_dot(program, given, op):
 
 @njit(cache=True, nogil=True)
 def _keep_reshapes(program, state):
-    """Let each reshape that moves data request layouts in the next passes. Return True if any of
-    these reshapes did not request layouts before."""
+    """Keep layouts for the reshapes that move data, which request these layouts in the next passes.
+    Return True if layouts were kept for a reshape that had none."""
     found = False
     for op in range(program.kind.size):
         use = program.use_starts[op]
@@ -219,8 +220,8 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def _keep_reductions(program, state):
-    """Let each reduction that reorders dimensions request layouts in the next passes. Return True
-    if any of these reductions did not request layouts before."""
+    """Keep layouts for the reductions that reorder dimensions, which request these layouts in the
+    next passes. Return True if layouts were kept for a reduction that had none."""
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -257,9 +258,9 @@ def _reduced(layout, summed, rank):
 
 @njit(cache=True, nogil=True)
 def _merge_copies(program, state):
-    """Merge the copies before and behind a transpose, or a reshape that moves no data, into one
-    before it, if all readers, not counting custom calls, read the same layout. If a transpose is
-    the only reader of the result, the second copy may also stand behind that transpose."""
+    """Merge the two copies before and behind a transpose, or a reshape that moves no data, into one
+    copy before it. All readers of its result, not counting custom calls, must read the same layout.
+    If the only reader is a transpose, the second copy may also stand behind that transpose."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         use, kind, rank = program.use_starts[op], program.kind[op], program.rank[op]
@@ -311,7 +312,7 @@ def _find_transpose(program, op):
 @njit(cache=True, nogil=True)
 def _find_read(program, state, op):
     """Return the layout in which all readers, not counting custom calls, read a result; UNSET if
-    they differ."""
+    the layouts differ or are not known."""
     found = UNSET
     for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
         use = program.reading[k]
@@ -325,9 +326,10 @@ def _find_read(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _fuse_copies(program, state):
-    """Let products, and reshapes that move data, write the layout of the copy behind them.
+    """Remove copies behind products and behind reshapes that move data: let the product or reshape
+    write the layout of the copy.
 
-    All readers, not counting custom calls, must read the same layout.
+    All readers of the result, not counting custom calls, must read that layout.
     """
     for op in range(program.kind.size):
         is_moving = program.kind[op] == RESHAPES and state.kept_buffers[op] != UNSET
@@ -444,7 +446,7 @@ def _compare_sides(program, given, state, op):
     if program.kind[op] == TRANSPOSES:
         moved = transposed(read, program.dimensions[op], rank)
         return compare_tiled(moved, made, program.sizes[op], rank)
-    if read_rank < 2:  # a vector lies along the lanes, as the result's minor dimension does
+    if read_rank < 2:  # the lanes hold both a vector and the minor dimension: compare their sizes
         is_bitcast = program.sizes[op, unpack(made, 0)] == program.sizes[base, 0]
     else:
         is_bitcast = _is_bitcast(program, state, op, use)

@@ -18,8 +18,8 @@ from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
-CAPACITY = 8  # initial size of the table of states, per instruction and use
-WORKLIST = 8  # size of the worklist of constraints, per instruction and use
+CAPACITY = 8  # initial rows of the table of states, for each instruction and each use
+WORKLIST = 8  # entries of the worklist of constraints, for each instruction and each use
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Propagation:
         self.instructions: Instructions = list_instructions(graph, backend)
 
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
-        """Number the state of each point in the configurations `rows` (k,) of the codebook."""
+        """Return the states of all points in the configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
         return self._number(codes, self._packed)
 
     def number_nothing(self) -> Numbered:
-        """Number the state of each point in one configuration that requests no layouts."""
+        """Return the states of all points in one configuration that requests no layouts."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._number(codes, np.full_like(self._packed, UNSET))
 

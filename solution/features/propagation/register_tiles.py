@@ -51,8 +51,8 @@ def split_sizes(
 
 
 def find_sublanes(count: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
-    """Return the multiple (states,) to which a size in sublanes (`count`) is rounded up. It is 8
-    or, for smaller sizes, a power of two; see find_fewest_rows."""
+    """Return the number of sublanes (states,) to a multiple of which the size `count` (states,) is
+    padded: 8 or, for smaller sizes, a power of two; see find_fewest_rows for its minimum."""
     return np.asarray(np.clip(_round_to_power(count), find_fewest_rows(element_bytes), SUBLANES))
 
 

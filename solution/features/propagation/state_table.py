@@ -47,11 +47,11 @@ from solution.features.propagation.states import (
 )
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
-# maximum number of elements of a pooling window whose layout matters; larger windows are slow in
-# any layout
+# maximum number of elements of a pooling's window for which the layout decides whether it is fast;
+# poolings with larger windows are slow in any layout
 UNROLLED = 4
 BROADCAST = OPCODE_IDS["broadcast"]
-LAST = 4  # number of dimensions that have columns, counted from the last one
+LAST = 4  # number of a tensor's last dimensions that the table describes
 LAYOUT_COLUMNS = {
     "known": ("flag", "the layout is known"),
     "row_major": ("flag", "it is row-major"),
@@ -115,9 +115,9 @@ def list_state_features(backend: str) -> tuple[Feature, ...]:
 
 @dataclass(frozen=True)
 class Loops:
-    """For each state of an instruction, properties of its loop; states of a use have none."""
+    """Properties of the loop of each instruction's state; the state of a use has no loop."""
 
-    sums: np.ndarray  # (states,) bool: several elements are reduced to one
+    sums: np.ndarray  # (states,) bool: the loop reduces several elements to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
     # (states,) bool: a library fuses the instruction with a reduction, so the instruction's result
     # is not written to memory
@@ -155,9 +155,9 @@ def find_loops(
 def _follow_sums(
     ops: Instructions, points: Points, layouts: np.ndarray, opcodes: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return three arrays (states,): True for the loop of a reduction or pooling, True if it sums
-    along contiguous memory, and log2 of the consecutive elements that it works on. These are the
-    contiguous part of the summed dimensions or, if the innermost dimension is not summed, all
+    """Return three arrays (states,): True for the loop of a reduction or pooling, True if the loop
+    sums along contiguous memory, and log2 of the number of consecutive elements that it works on:
+    the contiguous part of the summed dimensions or, if the innermost dimension is not summed, all
     dimensions inside of the summed ones."""
     read = points.read[:, 0]
     dimensions = list_dimensions(layouts, ops.rank[read])
@@ -180,14 +180,14 @@ def _follow_sums(
 
 
 def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
-    """For each state, return log2 of the size of the result's contiguous dimension (states,)."""
+    """Return for each state log2 (states,) of the size of the result's contiguous dimension."""
     _, sizes = lay_out(layouts[:, MADE], ops.sizes[points.made], ops.rank[points.made])
     return np.asarray(sizes[np.arange(len(sizes)), np.argmax(sizes > 0, axis=1)])
 
 
 @dataclass(frozen=True)
 class StateTable:
-    """The states (see Points) in which the distinct configurations of a graph differ."""
+    """The states (see Points) in which the distinct configurations of a graph differ, as arrays."""
 
     # (distinct configs, varying points) int32: the state of each point whose state varies
     numbers: np.ndarray
@@ -247,7 +247,8 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     measured = _measure(propagation, points, layouts, plain)
     total = measured.total
     loops = find_loops(graph, ops, points, layouts, joins)
-    short = loops.short * backend.by_library  # 0 without a library: measured on CPUs only
+    # no loop is short without a library: the penalty was measured on CPUs only
+    short = loops.short * backend.by_library
     is_split = joins == library.SPLIT
     split = np.where(is_split, library.weigh_windows(ops)[points.instruction], 0)
     slow = backend.by_library * library.find_slow_products(graph, ops, point, layouts[:, MADE])
@@ -337,7 +338,7 @@ def _measure(
     propagation: Propagation, points: Points, layouts: np.ndarray, default: Numbered
 ) -> Measured:
     """Return the bytes of the states' tensors. `layouts`: (states, 4), columns MADE ... COPY;
-    `default`: the states without requested layouts."""
+    `default`: the states if no layouts are requested."""
     graph, ops = propagation.graph, propagation.instructions
     tensors = np.column_stack([points.made, points.read])  # (states, 3)
     size = np.append(num_bytes(graph), 0.0)[ops.node]
@@ -395,7 +396,8 @@ def _describe_padding(
 def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
     """Return `StateTable.strides` (states,) float32: log2 distance between a copy's reads."""
     sizes, rank = ops.sizes[points.made], ops.rank[points.made]
-    # `along`: the copy's contiguous dimension; its stride before the copy is the distance
+    # distance between reads = stride, before the copy, of the dimension (`along`) that is
+    # contiguous after it
     there, _ = lay_out(layouts[:, MADE], sizes, rank)
     _, written = lay_out(layouts[:, FIRST], sizes, rank)
     rows, slot = np.arange(len(layouts)), np.argmax(written > 0, axis=1)
@@ -414,7 +416,7 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
     alike = dimensions == list_dimensions(make_row_major(rank), rank)
     as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
     known = layouts >= 0
-    # positions of the two most minor dimensions of more than one element
+    # minor, second: positions of the two most minor dimensions of more than one element
     counted = logs > 0
     minor = np.argmax(counted, axis=1)
     counted[rows, minor] = False

@@ -184,9 +184,9 @@ def _compare_sides(program, state, op):
 
 @njit(cache=True, nogil=True)
 def pack_given(rows, ranks, packed):
-    """Pack requested layouts `rows` (pairs, 3, 6), minor to major, into `packed` (pairs, 3) int64;
-    UNSET where none is requested or the rank (`ranks`) is wrong. Slots with -1 are skipped;
-    unlisted dimensions follow, the last one most minor."""
+    """Write requested layouts `rows` (pairs, 3, 6), minor to major, as integers into `packed`
+    (pairs, 3) int64; UNSET if none is requested or it does not fit the tensor's rank (`ranks`).
+    Slots with -1 are skipped; unlisted dimensions follow, the last one most minor."""
     order = np.zeros(rows.shape[2], np.int64)
     for pair in range(len(rows)):
         for tensor in range(rows.shape[1]):
@@ -215,8 +215,8 @@ def _pack_one(row, rank, order):
 
 @dataclass(frozen=True)
 class Points:
-    """For each state, its instruction or use, and the instructions that compute its tensors. A
-    state is the layouts and the kind of copy of an instruction, or of a use (an operand as one
+    """The instruction or use of each state, and the instructions that compute the state's tensors.
+    A state is the layouts and the kind of copy of an instruction, or of a use (an operand as one
     instruction reads it)."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
@@ -231,7 +231,7 @@ def find_points(instructions: Instructions, point: np.ndarray) -> Points:
     """Return the Points of states, given the number `point` (states,) of each state's instruction
     or use: instructions are numbered first, then uses."""
     is_use = point >= instructions.number
-    read = np.append(instructions.read, 0)  # so that index 0 exists
+    read = np.append(instructions.read, 0)  # index 0, which stands for no use, must exist
     use = np.where(is_use, point - instructions.number, 0)
     instruction = np.where(is_use, np.append(instructions.reader, 0)[use], point)
     made = np.where(is_use, read[use], point)
@@ -241,7 +241,8 @@ def find_points(instructions: Instructions, point: np.ndarray) -> Points:
 
 
 def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the dimensions (states, 6) of packed layouts, minor to major; NONE past the rank."""
+    """Return the dimensions (states, 6), minor to major, that packed `layouts` (states,) list; NONE
+    past the rank."""
     slots = np.arange(MAX_RANK)
     dimensions = (layouts[:, None] >> (BITS * slots)) & (1 << BITS) - 1
     return np.where((slots < rank[:, None]) & (layouts[:, None] >= 0), dimensions, NONE)

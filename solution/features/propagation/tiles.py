@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
 MOST_GROUPS = 5  # maximum number of groups of dimensions of a reshape whose orders are compared
-# Opcodes of readers that are followed from one dot to another dot that depends on it.
+# opcodes of the readers on a path from one dot to another dot that depends on it
 PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
 REDUCE = OPCODE_IDS["reduce"]
 PRODUCTS = [OPCODE_IDS[name] for name in ("convolution", "dot")]
@@ -83,8 +83,8 @@ def choose_layout(
     sizes: Sequence[int], fewest: int, pairs: Sequence[tuple[int, int]] | None = None
 ) -> Layout:
     """Return the layout of least padded size, minor to major. `fewest`: as in count_padded.
-    `pairs`: the pairs (minor, second minor) to choose from; of equally good ones, the first wins.
-    By default all pairs, the row-major one first."""
+    `pairs`: candidates for the two minor dimensions, (minor, second minor); of equally good pairs,
+    the first wins. None: all pairs, the row-major one first."""
     row_major = range(len(sizes))[::-1]
     if pairs is None:
         pairs = [(minor, second) for minor in row_major for second in row_major if minor != second]
@@ -119,9 +119,9 @@ def choose_reshape(
 ) -> tuple[Layout, Layout] | None:
     """Return the layouts of operand and result of a reshape that moves data.
 
-    Only pairs of layouts that would make the reshape a bitcast without tiles are compared. The pair
-    with the least padded size of both tensors wins; of equal ones, the pair with more rows in its
-    tiles, then the row-major one. The compiler made this choice for 201 of 202 random reshapes
+    Compare only pairs of layouts that would make the reshape a bitcast if there were no tiles. The
+    pair with the least padded size of both tensors wins; of equal pairs, the one with more rows in
+    its tiles, then the row-major one. The compiler made this choice for 201 of 202 random reshapes
     (`python -m benchmarks.tpu_reshapes`).
 
     Args:
@@ -179,8 +179,8 @@ class DeviceLayouts:
         return self._sizes[node], self._fewest[node]
 
     def choose_product(self, node: int) -> tuple[int, int, int]:
-        """Return the packed layouts of result, input and kernel that a dot or convolution requests.
-        UNSET stands for a tensor that the compiler leaves open."""
+        """Return the packed layouts of result, input and kernel that a dot or convolution requests;
+        UNSET for a tensor of which it requests no layout."""
         tensors = node, int(self._operands.input[node]), int(self._operands.kernel[node])
         if self._opcodes[node] == OPCODE_IDS["convolution"]:
             pairs = self._pair_convolution(node)
@@ -201,8 +201,8 @@ class DeviceLayouts:
         return is_permutation and layout >> BITS * rank == 0
 
     def avoid_summed(self, node: int, layout: int, summed: list[int]) -> int:
-        """Return the packed `layout`, its two minor dimensions swapped if this costs no padding and
-        the minor one, but not the next, is among the dimensions `summed` of a later reduction."""
+        """Return the packed `layout`. If a later reduction sums over the minor dimension, but not
+        over the next one (`summed`: its dimensions), swap the two, unless that costs padding."""
         minor, second, *others = unpack_layout(layout, int(self._ranks[node]))
         padded = [
             count_padded(self._sizes[node], pair[0], pair[1], self._fewest[node])

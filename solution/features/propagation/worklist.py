@@ -49,8 +49,8 @@ MAX_STEPS = 64
 
 class State(NamedTuple):
     """The layouts that constraints fix in one configuration, and the constraints that are still to
-    be propagated. Constraint i is on the result of instruction i, constraint instructions + u on
-    use u. assign() overwrites all arrays."""
+    be propagated. Constraint number i is on the result of instruction i; constraint number
+    instructions + u is on use u. assign() overwrites all arrays."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
     # (uses,) int64, layouts in which operands are read; UNSET without a constraint
@@ -62,8 +62,9 @@ class State(NamedTuple):
     # (5,) int64, indexed by STACK ... STEPS: how full the stack, the queue and `added` are, and the
     # number of propagation steps so far
     ends: np.ndarray
-    # For a TPU only, like `known`: layouts that reshapes and reductions request in later passes
-    # (solution.features.propagation.passes), of results (instructions,) and of operands (uses,)
+    # Three fields for a TPU only. Layouts that reshapes and reductions request in later passes
+    # (solution.features.propagation.passes): `kept_buffers` of results (instructions,), `kept_uses`
+    # of operands (uses,).
     kept_buffers: np.ndarray
     kept_uses: np.ndarray
     known: np.ndarray  # (instructions,) the requested layout that reaches each result; else UNSET
@@ -169,8 +170,8 @@ def _request_row_major_operands(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _request_row_major(program, given, state):
-    """Make operands row-major, and give results the layout `program.fixed`; for a dot with swapped
-    operands, and its transpose, `program.turned`."""
+    """Constrain operands to row-major, and results to `program.fixed`. If a dot's operands are
+    swapped, constrain its result, and the transpose that reads it, to `program.turned`."""
     for op in program.order:
         kind = program.kind[op]
         if kind == GIVES or (kind == ASKS and given[op] == UNSET):
@@ -189,8 +190,8 @@ def _request_row_major(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _is_turned(program, given, op):
-    """Return True if a dot swaps its operands and writes its result transposed: only a transpose
-    reads the result, and no custom call requests its layout."""
+    """Return True if the compiler swaps a dot's operands, so that the dot writes its result
+    transposed: only a transpose reads the result, and no custom call requests its layout."""
     behind = program.behind[op]
     return program.turned[op] != UNSET and (behind == NONE or given[behind] == UNSET)
 
@@ -247,8 +248,8 @@ def _enqueue(state):
 
 @njit(cache=True, nogil=True)
 def _propagate_use(program, state, use):
-    """Propagate the layout of a use to the buffer that it reads, then through the reader, by its
-    kind: to other operands and result, to the result only, or not at all."""
+    """Propagate the layout of a use to the buffer that it reads. Then propagate it through the
+    reader, whose kind decides: to other operands and the result, to the result only, or not."""
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[op]
     set_buffer(program, state, state.source[use], layout, 0, URGENT)
@@ -267,7 +268,8 @@ def _propagate_use(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _propagate_to_others(program, state, use):
-    """Propagate the layout of a use to the reader's other operands and result of the same rank."""
+    """Propagate the layout of a use through the instruction that reads: to its other operands and
+    its result, if they have the rank of the operand that is read."""
     op, layout, rank = program.reader[use], state.uses[use], program.rank[program.read[use]]
     for other in range(program.use_starts[op], program.use_starts[op + 1]):
         same = state.source[other] == state.source[use]
@@ -352,7 +354,7 @@ def _propagate_buffer(program, state, op):
 @njit(cache=True, nogil=True)
 def _propagate_to_readers(program, state, op):
     if program.flags[0]:
-        return  # every reader has a constraint already
+        return  # the backend has constrained every operand to be row-major already
     base = program.read[program.use_starts[op]] if program.kind[op] == ASKS else op
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         use = program.reading[k]

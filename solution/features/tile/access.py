@@ -35,10 +35,10 @@ from solution.features.tile.tiling import (
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops along one dimension of a tensor; without a loop, the whole dimension is read."""
+    """The loops along one dimension of a tensor; if there are none, a tile reads it as a whole."""
 
     loop: int | None = None
-    window: int | None = None  # a second loop, along a dimension of a convolution's weights
+    window: int | None = None  # a loop along a dimension of a convolution's weights
     step: float = 1.0  # elements by which one iteration of `loop` advances
     halo: float = 0.0  # neighbouring elements that an iteration reads as well
 
@@ -48,7 +48,8 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True)
 class Walk:
-    """How the loops of a kernel move along one tensor; its dimensions are from major to minor."""
+    """The axes, sizes and strides of one tensor, which tell how a kernel's loops move along it. Its
+    dimensions are ordered from major to minor."""
 
     node: int
     sizes: np.ndarray  # (rank,) float64: elements along each dimension
@@ -85,8 +86,9 @@ class Walk:
 
 
 def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
-    """Return the number of elements (configs,) touched along a dimension by the iterations of its
-    loops: min(size, (steps - 1) * step + window + halo); without loops, `size`."""
+    """Return the number of elements (configs,) of a dimension that its loops touch: min(size,
+    (steps - 1) * step + window + halo), where `steps` and `window` are the iterations of the loops
+    axis.loop and axis.window; without loops, `size`."""
     once = np.ones(len(iterations))
     if axis.loop is None and axis.window is None:
         return once * size
@@ -156,8 +158,8 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a dot's operand. Batch dimensions come first, then, in either order, a
-    kept dimension (recognised by the result's size) and a contracted one."""
+    """Return the axes of a dot's operand. Its batch dimensions come first. Of the last two, one is
+    contracted; the other one has the size of a dimension of the result, and its axis."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -165,7 +167,8 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
         return (Axis(REDUCTION),) * rank
     kept = axes[-2] if is_left else axes[-1]
     size = shapes[node, len(axes) - (2 if is_left else 1)]
-    lead = [*axes, *(Axis(),) * rank][: rank - 2]  # the output may have fewer dimensions
+    # axes of batch dimensions; filled up, because the output may have fewer dimensions
+    lead = [*axes, *(Axis(),) * rank][: rank - 2]
     found = [*lead, Axis(REDUCTION), Axis(REDUCTION)]
     last = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
     found[next((d for d in last if shapes[producer, d] == size), last[0])] = kept
@@ -185,8 +188,8 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Return the axes of a convolution's weights. The result's loop moves along the output
-    features; each other dimension has its own loop of the sum (`window`)."""
+    """Return the axes of a convolution's weights. A loop of the result moves along the output
+    features; a loop of the sum (`window`) moves along each of the other dimensions."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -195,8 +198,8 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Return the axes of a convolution's image. The result's loop moves along the batch, the loop
-    of the weights along the input features, and both along spatial dimensions."""
+    """Return the axes of a convolution's image. A loop of the result moves along the batch, a loop
+    of the weights along the input features, and one of each along every spatial dimension."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -208,7 +211,7 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
     of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_INPUT]
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     if shapes[convolved.weights, of_weights] < shapes[image, feature]:
-        # A depthwise convolution sums over no features: each output feature reads one.
+        # A depthwise convolution does not sum over features: an output feature reads one feature.
         found[feature] = axes[min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)]
     else:
         found[feature] = Axis(window=_loop_of(graph, convolved, of_weights))
@@ -228,7 +231,7 @@ def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
 
 
 def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the corresponding spatial dimensions of the output, the image and the weights."""
+    """Yield triples of spatial dimensions that correspond, of output, image and weights."""
     others = (
         numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH],
         numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE],
@@ -264,8 +267,8 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a slice's operand, with the dropped elements as a halo, because slices of
-    one tensor at several offsets read neighbouring elements, as a stencil does."""
+    """Return the axes of a slice's operand. The elements that the slice drops count as a halo,
+    because a stencil reads neighbouring elements by slices of one tensor at several offsets."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     if rank != len(axes):

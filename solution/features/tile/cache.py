@@ -28,9 +28,9 @@ FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of a processor's data cac
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache or a TLB with `sets` sets of `ways` blocks."""
+    """A cache or a TLB with `sets` sets of `ways` blocks each."""
 
-    block: int  # bytes of a block
+    block: int  # size of a block in bytes
     ways: int
     sets: int
 
@@ -41,12 +41,12 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """A kernel's loops of more than one iteration (levels), from the innermost outwards: first the
-    loops inside a tile, then the loops over tiles."""
+    """A kernel's loop nest. Its levels are the loops of more than one iteration, from the innermost
+    outwards: first the loops inside a tile, then the loops over tiles."""
 
     configs: int
-    # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once, in a tile of
-    # full size
+    # (levels, configs, NUM_LOOPS): number of iterations of each loop in one run of the level, in a
+    # tile of full size
     levels: np.ndarray
     # as `levels`, but averaged over all tiles, because tiles at the border are smaller
     mean_levels: np.ndarray
@@ -71,12 +71,12 @@ class Blocks(NamedTuple):
 
 
 class Misses(NamedTuple):
-    """The number of blocks (configs,) that a kernel loads into a cache, for all tensors."""
+    """The number of blocks (configs,) of all tensors that a kernel loads into a cache."""
 
-    # with least-recently-used eviction, a level's data stays in the cache as a whole or not at all
+    # if the least recently used block is evicted: a level's data stays in the cache as a whole, or
+    # not at all
     least_recent: np.ndarray
-    # without least-recently-used eviction: the part of a level's data that fits into the cache
-    # stays there
+    # if other blocks are evicted: the part of a level's data that fits into the cache stays there
     gradual: np.ndarray
 
 
@@ -100,8 +100,8 @@ def make_nest(tiling: Tiling, inner: int) -> Nest:
 
 
 def _order(tiling: Tiling, inner: int) -> list[int]:
-    """Return all loops, innermost first: `inner`, the loop along the minor dimension, the loops of
-    sums, then the loops along other dimensions."""
+    """Return the numbers of all loops, from the innermost outwards: `inner`, the loop along the
+    minor dimension, the loops of sums, the loops along other dimensions."""
     sums = [REDUCTION, *range(NUM_LOOPS - 1, WINDOW - 1, -1)]
     output = list(range(MAX_RANK - 1, -1, -1))
     rest = [tiling.rank - 1, *sums, *(loop for loop in output if loop != tiling.rank - 1)]
@@ -130,9 +130,9 @@ def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Return the alignment (configs, rank) in bytes, at most a block, of the starts of boxes along
-    each dimension. For instance, boxes of 16 float32 start where a cache line of 64 bytes does. A
-    dimension with a stride of a block or more needs no alignment and gets `block`."""
+    """Return the alignment in bytes (configs, rank), at most a block, of the starts of boxes along
+    each dimension. For instance, each box of 16 float32 begins with a cache line of 64 bytes.
+    A dimension with a stride of a block or more needs no alignment and gets `block`."""
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
         if stride < block:
@@ -144,8 +144,8 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
     """Return the number of blocks (configs,) that boxes (configs, rank) touch if they start at
-    multiples of `aligned` bytes (configs, rank). It is the product over dimensions of `steps` or,
-    if the stride is below a block, max(1, 1 + (steps * stride - max(aligned, stride)) / block)."""
+    multiples of `aligned` bytes (configs, rank). It is the product over dimensions of the size or,
+    for strides below a block, max(1, 1 + (size * stride - max(aligned, stride)) / block)."""
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -171,21 +171,22 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # A level whose data fits reuses it. The first level that does not fit, or else the last level,
-    # loads its data at every run.
+    # A level reuses its data if they fit into the cache. `level`: the first one whose data do not
+    # fit, or else the last one; it loads its data again at every run.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
     # a level that keeps the share `kept` of its data loads only the rest again at each run
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
     gradual = least[0] - (kept * (least[:-1] - least[1:])).sum(axis=0)
-    gradual = np.where(gradual > 0, gradual, least[-1])  # sizes near 2^63 cancel to 0
+    # the difference of sizes near 2^63 may be rounded to 0: then take the minimum instead
+    gradual = np.where(gradual > 0, gradual, least[-1])
     return Misses(brought[level, np.arange(configs)], gradual)
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return the number of cache blocks (configs,) that a box takes up: more than its `blocks` if
-    its strides leave some of the cache's sets unused."""
+    """Return the number of blocks (configs,) of the cache that a box occupies: its own `blocks`, or
+    more if the strides leave some of the cache's sets unused."""
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]

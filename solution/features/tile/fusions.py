@@ -19,10 +19,10 @@ from solution.features.preparation import keep_nodes
 
 
 def inline_fusions(graph: Graph) -> Graph:
-    """Return the graph with each fusion replaced by its computation's root, and the computation's
-    parameters by the fusion's operands of equal type, shape and layout, in the order of parameter
-    numbers. A fusion stays if it calls no computation or several, or one that another fusion calls
-    as well. If no fusion is replaced, the same graph is returned."""
+    """Return the graph with each fusion replaced by the root of its computation; the same graph if
+    no fusion is replaced. The parameters of the computation are replaced by the fusion's operands
+    of equal type, shape and layout, in the order of parameter numbers. A fusion stays if it calls
+    no computation or several, or a computation that another fusion calls as well."""
     return _inlined(graph) or graph
 
 
@@ -102,6 +102,7 @@ def _match(
     pairs = []
     for parameter in sorted(parameters, key=lambda node: (numbers[node], node)):
         alike = left[graph.node_features[parameter, columns].tobytes()]
-        if alike:  # the last operand stays available: an operand that is read twice has one edge
+        # the last operand may match several parameters, because it has one edge if it is read twice
+        if alike:
             pairs.append((parameter, alike.pop() if len(alike) > 1 else alike[0]))
     return pairs

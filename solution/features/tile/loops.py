@@ -19,7 +19,7 @@ from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, Nest, make_n
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 
 VECTORS = (8, 16)  # float32 numbers in vectors of 256 and 512 bits
-OUTER = 3  # number of loops around the innermost one that have columns
+OUTER = 3  # number of loops around the innermost one that the table describes
 SPATIAL = 3  # spatial dimensions of a convolution's kernel
 # opcodes that cost no pass over the tile's elements
 FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
@@ -81,7 +81,7 @@ def find_nest(graph: Graph) -> Nest:
 
 
 def describe_loops(graph: Graph, nest: Nest) -> Columns:
-    """Return the columns FEATURES of the graph with the loop nest `nest`."""
+    """Return the columns FEATURES (configs,) by name, for a graph with the loop nest `nest`."""
     tiling, inner = find_tiling(graph), innermost_loop(graph)
     trips, counts = tiling.tiles, tiling.counts
     iterations = tiling.extents.prod()
@@ -112,9 +112,8 @@ def is_unit(graph: Graph) -> bool:
 
 
 def count_tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
-    """Return vector and tail iterations (configs,), relative to a loop without tails.
-
-    sum over tiles of (length // vector + length % vector), times vector / extent
+    """Return a loop's number of vector and tail iterations (configs,), relative to a loop without
+    tails: sum over tiles of (length // vector + length % vector), times vector / extent.
     """
     extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
     full = np.floor(extent / trip)
@@ -172,12 +171,12 @@ def _passes(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray | float]:
 
 
 def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Return how configurations tile loops: tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of
-    about unit size, and a mask (NUM_LOOPS,) of loops with several iterations.
+    """Return tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size, which tell how
+    configurations tile loops, and a mask (NUM_LOOPS,) of loops with several iterations.
 
-    A token has logarithms (length, tile's length, tiles, surplus of the last tile, tail of a vector
-    of 16), the distance from the contiguous dimension, and flags: loop of the output, of a sum, of
-    a convolution's weights.
+    A token has logarithms (loop's length, tile's length, number of tiles, surplus of the last tile,
+    tail of a vector of 16), the distance from the contiguous dimension, and three flags: loop along
+    the output, of a sum, along a convolution's weights.
     """
     tiling = find_tiling(graph)
     tile, count = tiling.tiles, tiling.counts

@@ -42,7 +42,7 @@ GROUPS = {
              "power", "sqrt", "rsqrt", "cbrt", "divide", "sine", "cosine", "erf", "remainder"),
 }  # fmt: skip
 OTHER = "other"  # group of all other opcodes, which are element-wise
-WINDOWS = 4  # number of dimensions of a window that have columns
+WINDOWS = 4  # number of a window's dimensions that the table describes
 
 KERNEL_FEATURES = (
     *numbered("output_size", "log1p elements", "the shape in its logical order", MAX_RANK),
@@ -60,7 +60,7 @@ KERNEL_FEATURES = (
     *(Feature(f"{group}_{how}", "log1p bytes", f"{how} of the output tensors of {group} nodes")
       for group in (*GROUPS, OTHER) for how in ("sum", "mean", "max")),
 )  # fmt: skip
-MINOR = 3  # number of most minor dimensions that have columns minor_* and minor_tiles_*
+MINOR = 3  # number of most minor dimensions that the columns minor_* and minor_tiles_* describe
 
 _BLOCKS = {
     "kernel": "the tile of a convolution's kernel",
@@ -169,7 +169,7 @@ def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
     """Return the columns FIT: how the tile fits the tiled tensor."""
     sizes, tiles = tiling.extents[:MAX_RANK], tiling.tiles[:, :MAX_RANK]
     counts = tiling.counts[:, :MAX_RANK]
-    # Multiply by the inverse instead of dividing: trained models depend on its rounding.
+    # Multiply by the inverse instead of dividing: trained models depend on this rounding.
     inverse = 1 / sizes
     wastes = counts * tiles * inverse
     shares, logs = np.log(tiles * inverse), np.log(counts)
@@ -203,11 +203,11 @@ def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
 
 
 def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns REUSE, which treat a tile as a matrix product: footprint = rows * columns
-    + rows * step + columns * step. `minor`: (configs,) log1p of the tile's size along the
-    contiguous dimension."""
+    """Return the columns REUSE, which treat a tile as a product (rows, step) x (step, columns) of
+    matrices: footprint = rows * columns + rows * step + columns * step. `minor`: (configs,) log1p
+    of the tile's size along the contiguous dimension."""
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # all loops that are summed over: of a dot or reduce, and over a convolution's weights
+    # products over all loops of sums: those of a dot or reduce, and along a convolution's weights
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

@@ -26,7 +26,7 @@ NUM_LOOPS = 2 * MAX_RANK + 1
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the candidate tiles of a kernel divide its loops."""
+    """The tiled tensor of a kernel, and how the candidate tiles divide the kernel's loops."""
 
     node: int  # the node of the tiled tensor
     rank: int  # rank of the tiled tensor; 1 for a scalar
@@ -52,7 +52,7 @@ def _find_tiling(graph: Graph) -> Tiling:
         extents[REDUCTION] = _reduction_length(graph)
     else:
         extents[WINDOW:] = physical_sizes(graph, convolved.weights)
-        # the loop along the output features is a loop of the output already
+        # not counted twice: the loop along the output features is a loop along the output as well
         extents[WINDOW + convolved.output_position] = 1
     window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
     if in_registers:
@@ -60,7 +60,7 @@ def _find_tiling(graph: Graph) -> Tiling:
         window = window * _register_shape(graph, node if convolved is None else convolved.weights)
     step = tiles[:, TILE_BLOCKS["input"]][:, :1]
     given = np.concatenate([bounds, step, window], axis=1)
-    # a loop of a sum without a bound is not divided
+    # `whole`: loops of sums that a tile does not divide, because it has no bound for them
     whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)
     tiles = np.clip(np.where(whole, extents, given), 1, extents)
     return Tiling(
@@ -107,9 +107,9 @@ def physical_order(graph: Graph, node: int) -> np.ndarray:
 def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
     """Return the tiled node, and True if the bounds count register tiles. `largest`: (6,) the
     largest bounds of all candidates. A node fits if its numbers of register tiles equal the bounds
-    or, next best, are not below them. Of several such nodes, take the output, then the larger node,
-    then the one further from inputs. If none fits, the bounds count the output's elements, as on a
-    CPU."""
+    or, if there is no such node, if they are not below the bounds. Of several nodes that fit, the
+    output wins, then the larger node, then the one further from inputs. If no node fits, the bounds
+    count the output's elements, as on a CPU."""
     output, ranks = output_node(graph), operations.tensor_ranks(graph)
     used = int(np.count_nonzero(largest))
     fits = np.flatnonzero((ranks == used) & (used > 0))

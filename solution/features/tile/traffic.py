@@ -54,8 +54,8 @@ SIZES = {  # bytes, compared with the working set; a TPU core fills the scratchp
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-# number of read tensors that have columns: the largest tensors; of equally large ones, those with
-# the longest strides
+# number of tensors read that the table describes one by one: the largest ones; of equally large
+# tensors, the ones with the longest strides
 READ = 2
 
 _OF_ALL = (
@@ -109,20 +109,20 @@ def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) 
 
 @dataclass(frozen=True)
 class Touch:
-    """The part of one tensor that a tile touches; arrays are (configs,)."""
+    """The part of a tensor that each configuration's tile touches; all arrays are (configs,)."""
 
     walk: Walk
     elements: np.ndarray
     lines: np.ndarray
     pages: np.ndarray
-    run: np.ndarray  # length of contiguous parts, in elements
-    # how many tiles load their part, because it differs from the part that the tile before loaded
+    run: np.ndarray  # number of contiguous elements of the part
+    # number of tiles that load their part, because it differs from the part of the tile before
     trips: np.ndarray
-    least: float  # cache lines of the whole tensor
+    least: float  # number of cache lines of the whole tensor
 
 
 def describe_traffic(graph: Graph, nest: Nest) -> Columns:
-    """Return the columns FEATURES of the graph with the loop nest `nest`."""
+    """Return the columns FEATURES (configs,) by name, for a graph with the loop nest `nest`."""
     tiling, inner = find_tiling(graph), find_tiling(graph).rank - 1
     walks = find_walks(graph)
     number = tiling.counts.prod(axis=1)
@@ -151,7 +151,7 @@ def touch(walk: Walk, tiling: Tiling) -> Touch:
 
 
 def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
-    """Return the length (configs,) of contiguous runs in elements."""
+    """Return the number of contiguous elements (configs,) in a tensor's `box` (configs, rank)."""
     run, whole = np.ones(len(box)), np.ones(len(box), bool)
     for dimension in reversed(range(len(walk.sizes))):
         run = np.where(whole, run * box[:, dimension], run)
@@ -160,8 +160,8 @@ def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
 
 
 def _count_trips(walk: Walk, tiling: Tiling) -> np.ndarray:
-    """Return the number of times (configs,) that the part of a tensor that a tile touches is
-    loaded, because it differs from the part of the tile before."""
+    """Return the number of tiles (configs,) that load their part of a tensor, because it differs
+    from the part that the tile before has loaded."""
     follows, counts = walk.follows(), tiling.counts
     trips, runs = np.ones(len(counts)), np.ones(len(counts))
     for loop in (*range(MAX_RANK), *range(WINDOW, NUM_LOOPS), REDUCTION):
@@ -201,9 +201,9 @@ def _describe_misses(graph: Graph, walks: list[Walk], nest: Nest) -> dict[str, n
 
 
 def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
-    """Return the misses of each of CACHES, by name."""
+    """Return {name in CACHES: number of misses}."""
     reached = reach(walks, nest)
-    blocks = {  # caches with blocks of equal size share a count
+    blocks = {  # counted once for each size of a block, because several caches share a size
         block: [count_blocks_of(each, block) for each in reached] for block in BLOCKS
     }
     return {n: count_misses(reached, blocks[c.block], nest, c) for n, c in CACHES.items()}

@@ -37,10 +37,10 @@ FOR_OPERANDS, FOR_CONSUMERS = FACTORS
 
 @dataclass(frozen=True)
 class Colours:
-    """The distinct values of all nodes after some rounds: a node has one colour in two
-    configurations if its value is the same. Colours of a node have consecutive numbers."""
+    """The distinct values (colours) of all nodes after some rounds. A node has the same colour in
+    two configurations if it has the same value. Colours of a node have consecutive numbers."""
 
-    # (nodes, configs) int32: the node's colour in each configuration; equal colours, equal values
+    # (nodes, configs) int32: the node's colour in each configuration
     numbers: np.ndarray
     nodes: np.ndarray  # (colours,) int64: the node that each colour belongs to
     # (colours,) int64: one configuration in which the colour's node has this colour
@@ -48,7 +48,7 @@ class Colours:
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join Colours of consecutive ranges of nodes, renumbered."""
+        """Join the Colours of consecutive ranges of nodes; renumber nodes and colours."""
         if len(parts) == 1:
             return parts[0]
         firsts = offsets([len(part.nodes) for part in parts])
@@ -62,8 +62,8 @@ class Colours:
         )
 
     def at(self, others: "Colours") -> np.ndarray:
-        """Return this object's colour at the node and configuration of each colour of `others`:
-        (colours of `others`,) int32."""
+        """Return for each colour of `others` the colour (colours of `others`,) int32 that the same
+        node has in the same configuration here."""
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
@@ -71,17 +71,17 @@ class Colours:
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
         usual = np.empty(len(self.numbers), np.int32)
-        # `order` is ascending in frequency; the last assignment to a node is the one that stays.
+        # Assign colours in order of frequency: the last assignment to a node stays.
         usual[self.nodes[order]] = order
         return usual
 
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """Turn small labels (nodes, configs) into Colours, without sorting: each label from 0 to count
-    - 1 that occurs becomes one colour. No label may occur at two nodes."""
+    """Turn `labels` (nodes, configs) from 0 to `count` - 1 into Colours, without sorting. A label
+    that occurs becomes a colour. No label may occur at two nodes."""
     flat = labels.ravel()
     first = np.full(count, len(flat))
-    # Index of each label's first occurrence: written in reverse order, so the first one stays.
+    # first[label] = index of its first occurrence: in reverse order it is written last, and stays
     first[flat[::-1]] = np.arange(len(flat))[::-1]
     is_there = first < len(flat)
     numbers = (np.cumsum(is_there, dtype=np.int32) - np.int32(1))[labels]
@@ -94,7 +94,8 @@ def number_colours(labels: np.ndarray) -> Colours:
     colour. The uppermost ceil(log2(configs)) bits of a hash are dropped, to make room for the
     configuration's index."""
     num_nodes, num_configs = labels.shape
-    # pack label and configuration index into one number: sorting is 20 times as fast as argsort
+    # Pack a label and the configuration's index into one number, and sort these numbers: that is 20
+    # times as fast as argsort of the labels.
     bits = np.uint64((num_configs - 1).bit_length())
     keys = labels << bits
     keys |= np.arange(num_configs, dtype=np.uint64)
@@ -103,7 +104,7 @@ def number_colours(labels: np.ndarray) -> Colours:
     ordered = keys >> bits
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
     keys &= (np.uint64(1) << bits) - np.uint64(1)
-    entries = keys.view(np.int64)  # the lower bits of each key: a configuration's index
+    entries = keys.view(np.int64)  # only the configuration's index is left of each key
     entries += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
     numbers = np.empty(labels.shape, np.int32)
     numbers.ravel()[entries.ravel()] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
@@ -126,8 +127,8 @@ def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Col
 
 
 def mix_neighbours(keys: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
-    """Return new hashes (nodes, k) that combine each node's keys (nodes, k) uint64 with the keys of
-    its operands and consumers, column by column."""
+    """Return hashes (nodes, k) that combine the keys of each node with the keys of its operands and
+    consumers, column by column. `keys`: (nodes, k) uint64."""
     return _add_neighbours(mix(keys), slice(0, len(keys)), operands, consumers)
 
 
@@ -206,22 +207,22 @@ class Structure:
 
 
 class Marks(NamedTuple):
-    """Features of layout constraints, for the few colours whose tensor has any."""
+    """Features of layout constraints, for the few colours whose tensor is constrained."""
 
     colours: np.ndarray  # (marked,) int64, ascending: the colours with constraints
     # (marked, extras) float32: features of the constraints, for each entry of `colours`
     values: np.ndarray
 
     def expand(self, count: int) -> np.ndarray:
-        """Return features (count, extras) of constraints for all `count` colours, else 0."""
+        """Return features (count, extras) for all `count` colours; 0 for unconstrained colours."""
         every = np.zeros((count, self.values.shape[1]), np.float32)
         every[self.colours] = self.values
         return every
 
 
 class Round(NamedTuple):
-    """Arrays of one round: the messages that each new colour sums, and the old colour that it
-    replaces."""
+    """Arrays of one round: the messages that each colour after the round sums, and the colour that
+    it replaces."""
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
     aggregation: SparseRows
@@ -244,8 +245,8 @@ class ColourPlan:
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the plan for a batch; column g of `configs` (configs, graphs) has rows of graph g's
-    codebook codes."""
+    """Return the plan for a batch of graphs. Column g of `configs` (configs, graphs) chooses
+    configurations of graph g, as rows of its codebook's codes."""
     colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
     described, tensor_of = _describe_constraints(graphs, configs)
@@ -264,8 +265,8 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
-    """Return the colours before the first round, and each one's (node, layout) pair; negative for
-    the only colour of a node without layouts."""
+    """Return the colours before the first round, and the (node, layout) pair (colours,) of each; a
+    node that is not configurable has one colour, and a negative number instead of a pair."""
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     total = sum(sizes)
@@ -280,8 +281,9 @@ def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Col
 def _describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return features (1 + tensors, configs, extras) uint8 of constraints on tensors, and each
-    node's tensor (nodes,); tensor 0, of nodes without constraints, has features 0."""
+    """Return features (1 + tensors, configs, extras) uint8 of the constraints on tensors, and the
+    index of each node's tensor (nodes,). Nodes without constraints have tensor 0, whose features
+    are 0."""
     tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(CONFLICTS)), np.uint8)]
     first = 0
@@ -294,8 +296,8 @@ def _describe_constraints(
 
 
 def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the nonzero weights of sums over nodes: node, row, weight (n,), sorted by row = graph
-    * NUM_SHARES + index of the sum."""
+    """Return the nonzero weights of sums over nodes as three arrays (n,): node, row, weight. They
+    are sorted by row = graph * NUM_SHARES + index of the sum."""
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     node, share = np.nonzero(shares)

@@ -113,15 +113,15 @@ def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
 
 
 def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
-    """Concatenate index arrays of graphs; add to each the sum of the `sizes` of those before it."""
+    """Concatenate index arrays of graphs; add to each array the `sizes` of the graphs before it."""
     return np.concatenate([part + first for part, first in zip(parts, offsets(sizes), strict=True)])
 
 
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
-    """Return colours (distinct node values) before the first round: numbers (nodes, configs), and
-    each colour's node and (node, layout) pair, or NOTHING (colours,). `positions`, `firsts`: the
-    results of _list_pairs; `codes`: as in _mark."""
+    """Return colours (distinct node values) before the first round: their numbers (nodes, configs),
+    and for each colour its node (colours,) and its (node, layout) pair (colours,) or NOTHING.
+    `positions`, `firsts`: the results of _list_pairs; `codes`: as in _mark."""
     num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]
@@ -186,7 +186,7 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
 
 @njit(cache=True, nogil=True)
 def _mix(value):
-    """Return a hash of one uint64, equal to solution.domain.dividing.mix."""
+    """Return the hash of a uint64 that solution.domain.codebook.mix gives."""
     value += GOLDEN
     value = (value ^ (value >> np.uint64(30))) * MIX_FIRST
     value = (value ^ (value >> np.uint64(27))) * MIX_SECOND
@@ -198,7 +198,7 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
     """Return the arrays of Colours (distinct node values) after another round: colour numbers
     (nodes, configs), and a node and a configuration (colours,) of each colour. A hash table, reset
     for each node, looks colours up."""
-    # mix(colour) + FOR_OPERANDS * sum of mix(operands) + FOR_CONSUMERS * sum of mix(consumers)
+    # labels = mixed + FOR_OPERANDS * sum of mixed operands + FOR_CONSUMERS * sum of mixed consumers
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)
     for node in range(num_nodes):
@@ -238,9 +238,9 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
-    """Return colour_refinement.aggregate's matrix as CSR arrays: starts, columns, values. `before`:
-    colours (nodes, configs) before the round. `nodes`, `configs`: (colours after,) the node and a
-    configuration of each colour."""
+    """Return the matrix of colour_refinement.aggregate as CSR arrays: starts, columns, values.
+    `before`: colours (nodes, configs) before the round. `nodes`, `configs`: (colours after,) node
+    and configuration of each colour."""
     # Messages of colour c: columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to operands).
     # A row has 1 for the node itself, 1 / operands for an operand, 1 / consumers for a consumer.
     starts = np.zeros(len(nodes) + 1, np.int32)
@@ -266,7 +266,8 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
 
 
 class CompiledRound:
-    """A round of the layout net on a CPU: sums, norm, GELU (weights: layout_gnn.ColourBlock)."""
+    """One round of the layout net on a CPU: sums of messages, norm and GELU. It has no weights;
+    these belong to layout_gnn.ColourBlock."""
 
     def __init__(self, links: Round) -> None:
         self.links = links
@@ -353,9 +354,9 @@ def _density(x):
 def _receive(
     messages, kept, extra, weight, bias, epsilon, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Compute one round: node values (colours after, 2 x half), and for the gradient the sums of
-    messages, normalised but not yet weighted (colours after, half), and their 1 / deviation
-    (colours after,)."""
+    """Return the node values (colours after, 2 x half) after a round. For the gradient, also return
+    the normalised sums of messages (colours after, half), without weight and bias, and the factor
+    1 / deviation (colours after,) that normalised them."""
     # s = sum of factor * message, plus extra;  n = (s - mean(s)) / sqrt(variance(s) + epsilon)
     # u = n * weight + bias;  result = kept + [GELU(u), GELU(-u)]
     count, half = len(parents), messages.shape[1]
@@ -396,8 +397,8 @@ def _receive(
 def _hand_back(
     gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Return gradients of _receive's messages, kept, extra, weight and bias, given the gradient
-    (colours after, 2 x half) of its values."""
+    """Return the gradients of the arguments messages, kept, extra, weight and bias of _receive.
+    `gradient`: (colours after, 2 x half), of the values that _receive returned."""
     # With n, s and u as in _receive, and the gradient g = [g1, g2] of the values that it returned:
     # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
     # ds = (dn - mean(dn) - n mean(dn n)) / deviation of s;  dmessage = sum of factor * ds

@@ -47,13 +47,14 @@ from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
 FARTHEST = 10.0  # standardised columns are clipped to -FARTHEST ... FARTHEST
-# scale of opcode terms: states of different opcodes are about sqrt(2) * OPCODE deviations apart
+# scale of the terms of opcodes in an angle: two states that differ in the opcode only are about
+# sqrt(2) * OPCODE deviations apart
 OPCODE = 0.3
 # expected cost of a byte that an instruction reads or writes, relative to a copied byte
 MAKING = 0.2
 # expected size of the factor on copies of arguments, relative to all other learned weights
 ARGUMENT = 10.0
-# minimum slope of a line that maps prior costs, divided by the deviation of copied bytes, to
+# minimum slope of a program's line from prior costs (divided by the deviation of copied bytes) to
 # standardised log runtimes
 LEAST_SLOPE = 0.05
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
@@ -68,7 +69,7 @@ class CostKernelSettings(known_costs.CostSettings):
     cosines: int = 1024  # number of random features of a state
     # penalty of squared weights, added to the mean squared error over configurations and programs
     penalty: float = 5e-5
-    # variance of a program's deviations from the weights of all programs, relative to the noise
+    # variance of a program's deviations from the weights that all programs share, relative to noise
     own: float = 1.0
     # at most this many distinct configurations of a graph are used for training
     max_configs: int = 1000
@@ -86,8 +87,8 @@ class CostKernelSettings(known_costs.CostSettings):
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random features of a state: cos(columns @ directions + opcode terms + phases), where columns
-    are the state's standardised features in the state table."""
+    """A function that returns random features of states: cos(columns @ directions + opcode terms +
+    phases), where columns are the standardised features of a state in the state table."""
 
     scaler: Scaler  # standardises the columns of the state table
     # (columns, cosines) float32: random weights of the columns in each cosine's angle
@@ -140,8 +141,8 @@ class CostKernelRanker(CostRanker):
         scaler = fit_scaler(self._list_columns(everything, steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
         size = 2 * self.settings.cosines + 1
-        # Sum X^T V^-1 X and X^T V^-1 (label - slope * prior costs), both / configs, over programs;
-        # X: _add_up's columns times slope, V: the covariance of _weigh_configs.
+        # Sums over programs of X^T V^-1 X / configs and X^T V^-1 (label - slope * prior costs) /
+        # configs. X: the columns of _add_up times slope; V: the covariance in _weigh_configs.
         products, sums = np.zeros((size, size)), np.zeros(size)
         for done, graph in enumerate(everything, start=len(everything) + 1):
             rows = choose_rows(graph, self.settings.max_configs, self.seed)
@@ -174,7 +175,7 @@ class CostKernelRanker(CostRanker):
         table = self._table(graph)
         known = known_costs.weigh_states(graph, table)
         costs = known.total + ARGUMENT * self.weights_[-1] * known.arguments
-        # prior costs + f(state) * copies and slow loops + g(state) * bytes of instructions
+        # cost = prior cost + f(state) * copies and slow loops + g(state) * bytes of instructions
         for states in self._list_chunks(table):
             values = self.cosines_(graph, table, states)
             for counted, weights in zip(_list_counts(known), self._split_weights(), strict=True):
@@ -216,10 +217,10 @@ class CostKernelRanker(CostRanker):
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """Weigh a program's rows `learned` (configs, weights) by the inverse covariance of its
-        labels: return covariance^-1 @ learned / configs. The covariance is I + own * varying @
-        varying^T: noise, and random effects of the program on the columns `varying`: all columns
-        but the last, which is for copies of arguments."""
+        """Return covariance^-1 @ learned / configs: a program's rows `learned` (configs, weights),
+        weighted by the inverse covariance of its labels. The covariance is that of noise and of the
+        program's random effects, I + own * varying @ varying^T. `varying` has all columns of
+        `learned` but the last, which is for copies of arguments."""
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
         return np.linalg.solve(covariance, learned) / len(learned)
@@ -252,8 +253,8 @@ class CostKernelRanker(CostRanker):
 
 
 def _list_counts(known: known_costs.KnownCosts) -> tuple[np.ndarray, np.ndarray]:
-    """Return two factors (states,): prior costs of copies and slow loops, which f multiplies, and
-    the bytes of instructions times MAKING, which g multiplies."""
+    """Return two arrays (states,): the prior costs of copies and slow loops, which the learned
+    function f multiplies, and the bytes of instructions times MAKING, which g multiplies."""
     return known.extra, MAKING * known.made
 
 

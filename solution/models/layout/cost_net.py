@@ -146,8 +146,8 @@ class StateMlp(nn.Module):
     """An MLP (Linear, GELU, Linear) of the vectors of a state's node and reader, and the state's
     features. Its outputs are 0 before training.
 
-    Shapes: nodes (nodes, width), node and reader (states,) rows of it, features (states, values) ->
-    (states, outputs).
+    Shapes: nodes (nodes, width), node and reader (states,) indices of its rows, features (states,
+    values) -> (states, outputs).
     """
 
     def __init__(self, width: int, values: int, outputs: int, dropout: float) -> None:
@@ -196,7 +196,7 @@ class CostNet(nn.Module):
         return torch.stack(columns, dim=1)
 
     def count_values(self, inputs: CostInputs) -> int:
-        """Return about how many values a configuration takes: twice its states."""
+        """Return the approximate number of values per configuration in memory: 2 for each state."""
         return inputs.numbers.shape[1] * 2
 
     @torch.inference_mode()
@@ -223,14 +223,15 @@ class CostNet(nn.Module):
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
 
     def _find_scale(self, compared: Tensor) -> Tensor:
-        """Return the factor () on costs, given the sums (configs, 2) of the listed configurations;
-        see _compare."""
+        """Return the factor () on costs: exp(log_factor) / deviation of copied bytes. `compared`:
+        sums (configs, 2) of costs and of copied bytes."""
         return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(
             min=known_costs.LEAST
         )
 
     def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
-        """Return sums (configs, 2) of every configuration's states, given `_weigh`'s weights."""
+        """Return the sums (configs, 2) of costs and copied bytes over each configuration's states.
+        `weights`: (states, 2), the result of _weigh."""
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
             _add_up(weights, inputs.numbers[first : first + step])
@@ -242,9 +243,9 @@ class CostNet(nn.Module):
         """Return costs and copied bytes (states, 2) of the states with the given indices (states,).
         On a TPU, copied bytes include the prior cost of padding: layouts may differ in that alone.
 
-        cost = times_1 (1 + STRIDED strides) copied bytes
-             + sum of times_i (slow bytes or padding) - ONCE spared bytes + sum of a_share (bytes)
-        times = MOST_TIMES ^ tanh(net);  a_share = MOST tanh(net)
+        cost = times_0 (1 + STRIDED strides) copied bytes + sum over i > 0 of times_i slow_i
+             - ONCE spared bytes + sum over i of a_i shares_i
+        times = MOST_TIMES ^ tanh(net);  a = MOST tanh(net);  slow: prior costs except of copies
         """
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
         # row num_nodes is 0: it serves states without a node
@@ -273,8 +274,8 @@ class CostNet(nn.Module):
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
-    """Return sums (configs, values) of `weights` (states, values) over states (configs,
-    entries)."""
+    """Return the sums (configs, values) of `weights` (states, values) over the states of each
+    configuration, `numbers` (configs, entries)."""
     configs, entries = numbers.shape
     rows = SparseRows(
         starts=np.arange(configs + 1) * entries,
@@ -286,7 +287,7 @@ def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
 
 
 def _hasten(parameter: Tensor) -> Tensor:
-    """Return ARGUMENT_RATE * parameter with the gradient of `parameter` itself (straight-through):
-    Adam's steps do not depend on a gradient's size, so this multiplies the learning rate, and
-    gradient clipping is not dominated."""
+    """Return ARGUMENT_RATE * parameter with the gradient of `parameter` itself (straight-through).
+    Adam's steps do not depend on a gradient's size, so this multiplies the learning rate, but the
+    gradient stays small, so it does not dominate gradient clipping."""
     return ARGUMENT_RATE * parameter.detach() + (parameter - parameter.detach())

@@ -31,10 +31,10 @@ SLOW = 0.4  # cost of a multiplication that the library does not compute, relati
 # cost of a byte of padding that an instruction reads or writes, relative to a copied byte; chosen
 # on 18 programs of all program families
 PADDED = 0.1
-# Cost of starting a copy, in copied bytes that take a TPU as long: some 600 cycles on a v3. Chosen
-# on 48 programs with random layouts.
+# Cost of starting a copy: the number of bytes that a TPU copies in that time, some 600 cycles on a
+# v3. Chosen on 48 programs with random layouts.
 STARTED = 7e4
-# scores are divided by the deviation of copied bytes, or by this share of all bytes if it is larger
+# minimum deviation of copied bytes, as a share of all bytes, by which scores are divided
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
@@ -56,7 +56,8 @@ class CostSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class KnownCosts:
-    """Prior costs of states (states,) float64 as shares of all tensors' bytes (see CostRanker)."""
+    """Prior costs of states: each array is (states,) float64, in shares of the bytes of all tensors
+    (see CostRanker)."""
 
     # Bytes copied, whose deviation scales the scores. Copies of arguments (parameters of the
     # program) do not count if they may be free. On a TPU this includes the cost of padding, because
@@ -117,5 +118,6 @@ def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
 
 
 def list_opcodes(graph: Graph) -> np.ndarray:
-    """Return each node's opcode (nodes + 1,) int64; the last entry serves states without a node."""
+    """Return the opcode of each node (nodes + 1,) int64; the last entry, VIRTUAL, is for states
+    without a node."""
     return np.append(graph.node_opcodes, vocabulary.VIRTUAL).astype(np.int64)

@@ -57,7 +57,8 @@ NUM_PAIR_FEATURES = len(tensors.FEATURES) + 2
 
 @dataclass(frozen=True)
 class LayoutArrays:
-    """The layout net's inputs for a graph: nodes after pruning, distinct configurations."""
+    """The layout net's inputs for a graph: arrays of its nodes after pruning, of its (node, layout)
+    pairs and of its distinct configurations."""
 
     opcodes: np.ndarray  # (nodes,) int64: opcode number of each node
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -67,9 +68,8 @@ class LayoutArrays:
     # (distinct configs,) bool: the reference list, which sets means, deviations and frequencies
     listed: np.ndarray
     structure: Structure
-    ordered: (
-        tensors.Ordered
-    )  # constraints on tensors whose layout several configurable nodes constrain
+    # constraints on the tensors that have several layout constraints
+    ordered: tensors.Ordered
 
 
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
@@ -101,9 +101,9 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
-    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two
-    features are the `share` (pairs,) of the reference list's configurations that use the pair, at
-    least the share of one configuration, and the logarithm of this."""
+    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two are
+    a frequency and its logarithm: the `share` (pairs,) of the reference list's configurations that
+    use the pair, raised to the share of one configuration if it is smaller."""
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
     least = np.maximum(share, 1 / count)
     described = tensors.describe_layouts(graph, pairs)
@@ -117,7 +117,8 @@ Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 
 def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value, Value]:
-    """Return the nodes' vectors, and these times the pair MLP's weights: (nodes, width) each."""
+    """Return the vectors of nodes, and their products with weights of the pair MLP, as two arrays
+    (nodes, width)."""
     nodes = embed_nodes(layers, opcodes, numeric)
     return nodes, layers.linear(nodes, "pair.node")
 
@@ -166,7 +167,7 @@ def receive(
 
 def centre(weights: Weights, rounds: int) -> Weights:
     """Return weights with which each round's messages and products of extra features have mean 0,
-    so that the norm need not subtract it. The first message (of a node to itself) has the bias."""
+    so that the norm need not subtract a mean. Move the bias to the message of a node to itself."""
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"
@@ -207,11 +208,12 @@ class LayoutForward:
         return describe_graph(graph, self._pruning, self._hops)
 
     def embed(self, arrays: LayoutArrays) -> Embedded:
-        """Return the vectors of the graph's nodes, and their products: see the function embed."""
+        """Return the vectors of the graph's nodes, and these vectors times weights of the pair MLP:
+        the results of the function embed."""
         return embed(self.layers, arrays.opcodes, arrays.numeric)
 
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
-        """Return weighted sums over nodes of their last values: (configs, NUM_SHARES x outputs)."""
+        """Return weighted sums (configs, NUM_SHARES x outputs) of the last round's node values."""
         structure = arrays.structure
         node_of_pair = structure.configurable[structure.codebook.node]
         pairs = configure(
@@ -250,7 +252,8 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
-        """Return the distinct node values (colours, outputs) after all rounds; x: before any."""
+        """Return the distinct node values (colours, outputs) after all rounds. `x`: the distinct
+        values (colours, width) before the first round."""
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)

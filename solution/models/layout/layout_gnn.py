@@ -48,8 +48,7 @@ from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-# maximum number of values of a layer in memory at once in prediction; fewer if configurations share
-# values
+# maximum number of a layer's values in memory at once in prediction, if configurations share none
 CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
 TOKEN_WIDTH = 4  # length of the vector that embeds one of a layout's 18 numbers

@@ -42,7 +42,7 @@ SMALL, MANY = 1000, 16
 
 @dataclass(frozen=True)
 class Known:
-    """A known configuration with all values that the net computed for it."""
+    """A configuration for which all values that the net computes are kept."""
 
     layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
     # (nodes, len(CONFLICTS)) float32: features of the layout constraints on each node's tensor
@@ -64,9 +64,9 @@ class Touched:
     values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return the rows (n,) of the values of `nodes` (n,) in a table of the known values of all
-        `size` nodes, followed by self.values. A touched node has a row of self.values, any other
-        node its known row. `numbers` (n,): configuration * size + node."""
+        """Return for each of `nodes` (n,) the row (n,) of its value in a table: the known values of
+        all `size` nodes, followed by self.values. The row of a touched node is in self.values.
+        `numbers`: (n,) configuration * size + node."""
         if not len(self.numbers):
             return nodes
         found = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
@@ -74,7 +74,8 @@ class Touched:
 
 
 class ListedNet:
-    """A scorer of a graph's configurations beside a fixed reference list, those of `listed`."""
+    """A scorer of configurations of the graph `listed`, whose configurations are the fixed
+    reference list."""
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -128,8 +129,8 @@ class ListedNet:
         return nearest
 
     def _get_to_know(self, far: np.ndarray) -> bool:
-        """Compute and keep the node values of far[0] if it is alone or close to another of `far`
-        (k, configurable, 18); return True if it was kept."""
+        """Compute and keep the node values of far[0], the first of the configurations `far` (k,
+        configurable, 18), if it is the only one or close to another one. Return True if so."""
         changed = (far != far[0]).any(axis=2).sum(axis=1)
         is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
         if is_worth_it:
@@ -137,7 +138,7 @@ class ListedNet:
         return bool(is_worth_it)
 
     def _know(self, layouts: np.ndarray) -> Known:
-        """Return all node values and messages of a configuration `layouts` (configurable, 18)."""
+        """Return all node values and messages of a configuration, `layouts` (configurable, 18)."""
         structure, number_of = self._arrays.structure, np.arange(len(self._nodes))
         every = np.ones((1, len(layouts)), bool)
         configured = self._configure(layouts[None], every)
@@ -179,8 +180,9 @@ class ListedNet:
         return sums
 
     def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
-        """Return the values, before the first round, of the nodes whose layouts differ from the
-        known configuration's: `layouts` (k, configurable, 18) where `changed` (k, configurable)."""
+        """Return the values before the first round of the nodes whose layouts differ from a known
+        configuration's. `layouts`: (k, configurable, 18); `changed`: (k, configurable) bool, True
+        for these nodes."""
         config, position = np.nonzero(changed)
         node = self._arrays.structure.configurable[position]
         numbers = config * len(self._nodes) + node
@@ -206,9 +208,9 @@ class ListedNet:
     def _describe_conflicts(
         self, layouts: np.ndarray, changed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tensors whose layouts `changed` nodes constrain, as numbers (n,) configuration
-        * nodes + node, and features (n, len(CONFLICTS)) float32 of their constraints. Arguments are
-        those of `_configure`."""
+        """Return the tensors that nodes with a changed layout constrain, as numbers (n,)
+        configuration * nodes + node; and features (n, len(CONFLICTS)) float32 of the constraints on
+        these tensors. Arguments: as in _configure."""
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
             return np.empty(0, np.int64), np.empty((0, len(CONFLICTS)), np.float32)
@@ -226,9 +228,9 @@ class ListedNet:
     def _convolve(
         self, known: Known, touched: Touched, conflicts: tuple[np.ndarray, np.ndarray], number: int
     ) -> Touched:
-        """Return the nodes whose values may differ from the known ones after round `number`, and
-        their values. `touched`: such nodes before the round; `conflicts`: the result of
-        `_describe_conflicts`."""
+        """Return the nodes whose values after round `number` may differ from those of the
+        configuration `known`, with their values. `touched`: such nodes before the round;
+        `conflicts`: the result of _describe_conflicts."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
         # Nodes to compute anew (`numbers`): the touched nodes, their operands and consumers, and

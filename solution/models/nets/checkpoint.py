@@ -25,7 +25,7 @@ from solution.system.files import open_regular, write_bytes
 NAME = "checkpoint.safetensors"
 RECORD, SEAL = "record", "seal"  # entries of the file's metadata: JSON values, and the checksum
 SECONDS_BETWEEN = 20.0  # minimum number of seconds between two checkpoints
-# names of the file's tensors, or prefixes of their names
+# names of tensors in the file; with a dot at the end, prefixes of their names
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
 ORDER, DRAWN = "order", "drawn."
@@ -36,7 +36,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
-    # safetensors' save_file would report a full disk by another type of error
+    # not safetensors' save_file, which reports a full disk by another type of error
     write_bytes(content, folder / NAME)
 
 
@@ -45,7 +45,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
     the fit starts from the beginning, if the file is missing, damaged or of another fit."""
     path = folder / NAME
     try:
-        open_regular(path).close()  # reading a pipe would block forever
+        open_regular(path).close()  # reject pipes: reading one would block forever
         with safe_open(path, framework="pt") as file:
             facts = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -95,7 +95,7 @@ class Layers(Protocol[Value]):
         """Return the maximum (1, width) over the rows of x."""
 
     def repeat(self, row: Value, x: Value) -> Value:
-        """Return `row` (1, width) repeated (rows of x, width)."""
+        """Return `row` (1, width) repeated as many times as x has rows: (rows, width)."""
 
 
 def mlp(layers: Layers[Value], x: Value, name: str) -> Value:
@@ -104,7 +104,7 @@ def mlp(layers: Layers[Value], x: Value, name: str) -> Value:
 
 
 def embed_nodes(layers: Layers[Value], opcodes: Value, numeric: Value) -> Value:
-    """Return vectors of nodes (nodes, width): the NodeMlp of opcodes and `numeric`."""
+    """Return a vector of each node (nodes, width): an MLP of its opcode and numeric features."""
     named = layers.gather(layers.weight("opcode.weight"), opcodes)
     return mlp(layers, layers.join(named, layers.scale(numeric, "numeric")), "node")
 
@@ -210,12 +210,12 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 def standardise(x: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Standardise columns of x (rows, values) by mean and deviation of `listed` rows (rows,)."""
+    """Standardise columns of x (rows, values) by mean and deviation of the rows x[listed]."""
     return put_on_scale(x, *find_scale(x[listed]))
 
 
 def find_scale(listed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and 1 / deviation (values,) of the columns of `listed` (rows, values)."""
+    """Return mean and 1 / deviation (values,) of each column of `listed` (rows, values)."""
     mean = listed.mean(axis=0)
     return mean, 1 / np.sqrt(np.square(listed - mean).mean(axis=0) + DEVIATION_EPSILON)
 
@@ -240,7 +240,8 @@ class SparseRows(NamedTuple):
 
     def transposed(self) -> "SparseRows":
         """Return the transposed matrix."""
-        from scipy.sparse import csr_array  # slow to import, and prediction does not need it
+        # imported here, because it is slow to import and prediction does not need it
+        from scipy.sparse import csr_array
 
         num_rows = len(self.starts) - 1
         shape = (num_rows, self.num_columns)

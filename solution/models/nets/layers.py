@@ -53,10 +53,11 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows, lists, _ = x.shape
+        # (lists, heads, rows, head width) each
         query, key, value = (
             part.reshape(rows, lists, self.heads, -1).permute(1, 2, 0, 3)
             for part in self.project(self.norm(x)).chunk(3, dim=-1)
-        )  # query, key, value: (lists, heads, rows, head width) each
+        )
         found = attend(query, key, value)
         return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, -1))
 
@@ -86,8 +87,9 @@ def attend(
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
     """Standardise x (nodes or configs, ...) over the first axis, by mean and deviation of the rows
-    `listed` (bool; None: all). So rows are compared with each other, as attention does, but in
-    time linear in their number: for all candidates at once. Source: Ulyanov et al., 2016."""
+    `listed` (bool; None: all). Like attention, this compares all rows with each other, but in time
+    linear in their number, so all candidates can be compared at once. Source: Ulyanov et al.,
+    2016."""
     centred = x - (x if listed is None else x[listed]).mean(dim=0)
     return centred * slope(centred if listed is None else centred[listed], eps)
 

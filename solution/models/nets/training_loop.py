@@ -118,8 +118,8 @@ class Steps:
         with ThreadPoolExecutor(max(1, self._ahead)) as pool:
             for step in range(len(left)):
                 for graphs in left[step + len(planned) : step + self._ahead + 1]:
-                    # The state, and so a checkpoint, holds what is drawn ahead: a resumed fit must
-                    # use the same configurations.
+                    # The state, and so a checkpoint, holds the configurations that are drawn ahead,
+                    # because a resumed fit must use them.
                     if len(state.drawn) == len(planned):
                         state.drawn.append(self._draw(graphs, state))
                     drawn = state.drawn[len(planned)]
@@ -203,7 +203,7 @@ class Steps:
         return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
-# Parts of a step: share of its graphs, graphs with sampled configurations, function for the plan.
+# Parts of a step: share of its graphs, its Drawn graphs, function that returns their index arrays.
 Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
 
 
@@ -246,7 +246,7 @@ def learning_rate_factor(step: int, total: int) -> float:
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
     """Draw `size` of `count` indices (size,): none twice, or, if size > count, all about equally
     often."""
-    # a permutation of 100,040 configurations takes longer than the rest of a training step
+    # no permutation here: one of 100,040 configurations takes longer than the rest of a step
     if count > MANY * size:
         return generator.choice(count, size, replace=False)
     return np.resize(generator.permutation(count), size)
@@ -272,8 +272,8 @@ def train(
         for done, known, measures in state.history:
             note = f"validation {known:.3f}"
             report(done, settings.epochs, note, known, measures=measures, is_recalled=True)
-    # `state` keeps the unwrapped net, so that checkpoints have the net's own parameter names.
     fabric, note = make_fabric(), ""
+    # `state` keeps the unwrapped net, so that checkpoints have the net's own parameter names.
     wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
     steps = Steps(fabric, wrapped, wrapped_optimizer, settings, net)
 

@@ -38,8 +38,8 @@ def validate(
     loss: Callable[[Tensor, Tensor], Tensor],
     size: int,
 ) -> Validation:
-    """Score every graph once and return the mean measures. `size`, the configurations in one loss,
-    must equal a training step's, because some losses grow with it."""
+    """Score every graph once and return the mean measures. `size`, the number of configurations
+    that one loss compares, must be as in training, because some losses grow with it."""
     ranking = as_ranking(net)
     rows = []
     for example in examples:

@@ -196,15 +196,17 @@ class TileGnn(nn.Module):
 
 
 def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
-    """Return the maximum (graphs, ...) of x (nodes, ...) over each graph's nodes."""
-    # Not torch_geometric's scatter: on a GPU without torch-scatter it warns in every process.
+    """Return the maximum (graphs, ...) of x (nodes, ...) over each graph's nodes. `member`:
+    (nodes,) the graph of each node."""
+    # torch_geometric's scatter is not used: on a GPU it warns unless torch-scatter is installed.
     index = member.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     most = x.new_zeros(graphs, *x.shape[1:])
     return most.scatter_reduce(0, index, x, "amax", include_self=False)
 
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
-    """Join kernels: outputs (graphs,), edges (2, edges), kernel of each node (nodes,)."""
+    """Join kernels into one graph. Return their output nodes (graphs,), the edges (2, edges), and
+    the kernel of each node (nodes,)."""
     sizes = [len(inputs.opcodes) for inputs in batch]
     starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
     return torch.cat([inputs.output for inputs in batch]) + starts, edges, member

@@ -178,7 +178,8 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
 def _check_tree(tree: Tree, decisions: np.ndarray, number: int, columns: int) -> None:
     """Raise _TextError unless the splits form a tree (each node is reached once), compare existing
     columns, and use thresholds."""
-    # Each leaf and each split but the root is a child once; a split's number exceeds its parent's.
+    # In a tree, every leaf and every split but the root is a child exactly once; here, a split's
+    # number also exceeds its parent's.
     splits = len(tree.feature)
     children = np.concatenate([tree.left, tree.right])
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))
@@ -269,13 +270,13 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
-        """Return scores (rows,) of one graph's configurations; lower is faster. `output`: of the
-        trees for the rows that `questions` returned; `rows`: number of configurations."""
+        """Return scores (rows,) of one graph's configurations; lower is faster. `output`: the
+        trees' output for the rows that `questions` returned. `rows`: number of configurations."""
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """Return the table rows whose output the trees predict, in prediction and validation, given
-        a graph's feature table `features` (rows, columns)."""
+        """Return the rows of which the trees compute outputs, in prediction and validation, given a
+        graph's feature table `features` (rows, columns)."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

@@ -74,7 +74,7 @@ class LightGBMRanker(RowTrees):
         return relevance(runtimes, self.settings.relevance_levels)
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
-        return -output  # the trees predict relevance
+        return -output  # negative, because the trees predict relevance, the highest for the fastest
 
 
 def chunk(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:

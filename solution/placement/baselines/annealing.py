@@ -55,8 +55,8 @@ def anneal(
     the result is `evaluator.best`. `start`: by default the best of `find_starts`. `change` returns
     a changed copy.
 
-    `temperatures`: the first and the last, divided by the start's seconds (or by the reference, if
-    less); by default HOT and COLD divided by the number of nodes.
+    `temperatures`: the first and the last temperature, as multiples of the start's seconds (or of
+    the reference, if it is less); by default HOT and COLD divided by the number of nodes.
     """
     random = np.random.default_rng(seed)
     starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]

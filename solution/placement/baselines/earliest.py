@@ -20,8 +20,9 @@ from solution.domain.neighbours import Neighbours
 
 @njit(cache=True, nogil=True)
 def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
-    """Write the task's rows of `arrivals` (tasks, devices), seconds at which its inputs arrive, and
-    `needs` (tasks,), the bytes that it and its inputs without a device would occupy."""
+    """Write the task's row of `arrivals` (tasks, devices), seconds at which its inputs arrive on
+    each device, and its entry of `needs` (tasks,), bytes that it and its inputs without a device
+    need."""
     for device in range(arrivals.shape[1]):
         arrivals[task, device] = find_arrival(
             task, device, in_start, in_of, placement, end, transfer
@@ -166,8 +167,8 @@ def count_down(waiting, readers):
 
 @njit(cache=True, nogil=True)
 def find_unplaced(task, in_start, in_of, leaders, placement):
-    """Return the nodes without a device that get one together with the task: the data it reads,
-    their leaders, and its leader."""
+    """Return the nodes without a device that get one together with the task: the data that it
+    reads, the leaders of these data, and its own leader."""
     reads = in_of[in_start[task] : in_start[task + 1]]
     data = reads[placement[reads] < 0]
     nodes = np.concatenate((data, leaders[data], leaders[task : task + 1]))

@@ -145,7 +145,8 @@ def plan_etf(
 def find_favourites(graph: CostGraph, tasks: earliest.Tasks) -> np.ndarray:
     """Return, for each node (nodes,), the producer whose favourite consumer the node is, or -1. A
     producer has at most one favourite, and a node is the favourite of at most one producer. The
-    producers with the longest transfers choose first, the consumer of the highest upward rank."""
+    producer with the longest transfer chooses first; each chooses the consumer of the highest
+    upward rank that is left."""
     consumers, producers = graph.edges.T
     ranks = rank_tasks(tasks)
     favourite, taken = np.full(graph.num_nodes, -1), np.zeros(graph.num_nodes, bool)

@@ -216,7 +216,7 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
                               program.apply("logistic", paths[1]))  # fmt: skip
         skip = program.dense(gated, WAVE_CHANNELS)
         skipped = skip if skipped is None else program.apply("add", skipped, skip)
-        if layer + 1 < stacks * layers:  # nothing reads the last layer's residual
+        if layer + 1 < stacks * layers:  # no residual of the last layer: nothing would read it
             tensor = program.apply("add", tensor, program.dense(gated, WAVE_CHANNELS))
     last = program.dense(program.dense(skipped or tensor, 256, "maximum"), 256)
     program.train([program.cross_entropy(last)])

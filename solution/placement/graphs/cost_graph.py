@@ -40,8 +40,8 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
-    # new colour = hash(colour, sum of producers' hashed colours, sum of consumers' hashed colours)
     distinct = 0
+    # new colour = hash(colour, sum of producers' hashed colours, sum of consumers' hashed colours)
     for _ in range(MAX_ROUNDS):
         found = len(np.unique(colours))
         if found in (distinct, len(content)):
@@ -54,7 +54,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return colours
 
 
-# no cost may exceed the square of this; integers up to this are exact in float64
+# Integers up to this number are exact in float64; a cost may be at most its square.
 MAX_BYTES = 2.0**53
 # How an operation may be fused: not at all; anywhere in a kernel; only as a kernel's last node;
 # only as its first node. DATA runs no kernel.
@@ -83,7 +83,7 @@ def _make_table() -> np.ndarray:
     return table
 
 
-FUSION_KINDS = _make_table()  # (opcodes,) uint8; an unknown opcode runs alone
+FUSION_KINDS = _make_table()  # (opcodes,) uint8: fusion kind of each opcode, ALONE if it is unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def build_cost_graph(
 ) -> CostGraph:
     """Sort the nodes topologically and return the graph. Nodes with the same number in `ties`
     (nodes,) share a device. Raises InputError if `edges`, rows [consumer, producer], form a cycle,
-    or a cost is not finite, negative or too large."""
+    or if a cost is negative, too large or not finite."""
     _check_costs(name, columns)
     count = len(columns.opcodes)
     pairs = np.unique(edges[:, 0] * count + edges[:, 1])

@@ -31,7 +31,8 @@ MAKERS: dict[str, tuple[Callable[..., CostGraph], str]] = {
     "amoebanet": (architectures.make_amoebanet, "{}x{}x{}"),
     "wavenet": (architectures.make_wavenet, "{}x{}"),
 }
-DEVICES = {"inception": 2, "amoebanet": 4}  # other families: one device per layer or stack
+# number of devices of these families' programs; other families: one device per layer or stack
+DEVICES = {"inception": 2, "amoebanet": 4}
 BY_COST = ("inception", "amoebanet", "wavenet")
 
 

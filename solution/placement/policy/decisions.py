@@ -64,8 +64,8 @@ def evaluate_repaired(
     """Evaluate a decision; while a device is overfull, move nodes off it and evaluate again, with
     at most `most` evaluations. Return the decision evaluated last, and its seconds.
 
-    A repair moves nodes from the most overfull device to the roomiest: the last in topological
-    order, as many as hold about the excess. Without the task placement nothing is repaired.
+    A repair moves nodes from the most overfull device to the roomiest: the last nodes in
+    topological order that hold about the excess. Without the task placement nothing is repaired.
     """
     decision = evaluator.keep_fixed(decision)
     tries = most if "placement" in evaluator.tasks else 1

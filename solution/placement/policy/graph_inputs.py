@@ -82,7 +82,8 @@ class Inputs:
         return len(self.opcodes)
 
     def to(self, device: torch.device) -> "Inputs":
-        """Move to another torch device, except `decides`, which the policy does not read."""
+        """Return the inputs on a torch device; `decides` stays, because the policy does not read
+        it."""
         if device == self.opcodes.device:
             return self
         votes = Votes(*(part.to(device) for part in self.votes))

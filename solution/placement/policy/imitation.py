@@ -33,7 +33,7 @@ def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
-    # no warning of steps without a capture: StepRunner's first step on an instance is one
+    # hide the warning about steps without a capture, such as the first step on an instance
     warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)
     # a tensor, because a captured step reads the learning rate from the GPU's memory
     rate = torch.tensor(learning_rate, device=device)

@@ -106,7 +106,9 @@ class SegmentAttention(nn.Module):
         return torch.cat(parts, dim=1).reshape(batch, -1, width)[:, :count]
 
     def _attend(self, pieces: Tensor, known: Tensor, first: int, last: int) -> Tensor:
-        """Return the output (batch, segments, length, width) of the segments first ... last - 1."""
+        """Return the output (batch, last - first, length, width) of the segments first ... last - 1
+        of `pieces` (batch, segments, length, width). `known`: (segments, length), False for
+        padding."""
         current, valid = pieces[:, first:last], known[first:last]
         batch, segments, length, width = current.shape
         rows = self.before(current)

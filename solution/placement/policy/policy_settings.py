@@ -34,12 +34,13 @@ class PolicySettings:
     """Settings of the policy network. The shipped policy has fewer layers, and one round.
 
     The architecture is the GO paper's, without dropout and value net; neighbours' votes on devices
-    (`agreement`) are an addition. `topology`, `attention` and `modulation` have ablations: "none"
-    (each node alone), an "lstm" along the nodes, factors of each "node" instead of the "graph".
-    Each of the `rounds` decides all tasks, and reads the probabilities of the round before.
+    (`agreement`) are an addition. Ablations: with "none", `topology` and `attention` treat each
+    node alone, and `modulation` has no effect; `attention` "lstm" is an LSTM along the nodes;
+    `modulation` "node" has factors for each node instead of the graph. Each of the `rounds` decides
+    all tasks, and reads the probabilities of the round before.
     """
 
-    tasks: tuple[str, ...] = TASKS  # in the order in which they are decided
+    tasks: tuple[str, ...] = TASKS  # the tasks that the policy decides, in this order
     width: int = 128
     embedding_layers: int = 2
     attention_layers: int = 3

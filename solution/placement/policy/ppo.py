@@ -146,7 +146,8 @@ class Trainer:
     ) -> tuple[Tensor, float]:
         """Return the loss of `choices`, and the mean entropy per node in nats. `before`: by task,
         the actions' log probabilities (decisions, nodes) under the policy that sampled them.
-        `decides`: by task, mask (nodes,). `advantages`: (decisions,)."""
+        `decides`: by task, mask (nodes,) of the nodes that choose an action. `advantages`:
+        (decisions,)."""
         settings = self.settings
         weight = settings.entropy * (1 - self.done / settings.updates)
         loss, entropies = torch.zeros(()), []

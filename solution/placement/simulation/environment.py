@@ -67,8 +67,8 @@ class Environment:
     def _run(
         self, decision: Decision, kernels: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-        """Return each node's device and kernel (nodes,), fused as the decision says if `kernels` is
-        None, and the result of `simulate`."""
+        """Return each node's device (nodes,) and kernel (nodes,), and the result of `simulate`.
+        `kernels`: (nodes,) the kernel of each node; None: fuse nodes as the decision says."""
         placement, graph = decision.placement[self.graph.leaders], self.graph
         if kernels is None:
             levels = np.asarray(decision.fusion, np.int64)

@@ -61,9 +61,9 @@ def simulate(arrays, placement, groups, priorities):
 
 @njit(cache=True, nogil=True)
 def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
-    """Return a mask (nodes,) bool: True for the nodes of kernels on the critical chain, and for
-    nodes whose transfers kept a transfer of the chain waiting for its link. For `start`, `end`,
-    `sent` and `what` see the results of `simulate`."""
+    """Return a mask (nodes,) bool: True for nodes of kernels on the critical chain, and for nodes
+    whose outputs waited for a link on the chain. For `start`, `end`, `sent` and `what` see the
+    results of `simulate`."""
     first, following = link_members(groups)
     before, arrival, ahead = find_waits(groups, placement, devices, start, end, what)
     chain, kernel = np.zeros(groups.size, np.bool_), groups[0]
@@ -105,7 +105,7 @@ def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
     """Follow the link's queue back from `transfer` to the first transfer that did not wait, and
     return the kernel that sent it. Set `chain` for the nodes of the transfers that waited."""
     kernel = groups[what[transfer] // devices]
-    while sent[transfer, 0] > end[kernel]:  # the link was busy
+    while sent[transfer, 0] > end[kernel]:  # as long as the transfer waited for its link
         chain[what[transfer] // devices] = True
         transfer = ahead[transfer]
         kernel = groups[what[transfer] // devices]
@@ -119,7 +119,8 @@ def find_waits(groups, placement, devices, start, end, what):
     (transfers,) before each transfer on its link."""
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
-        if groups[node] == node and end[node] > start[node]:  # data occupies no device
+        # not for data, which occupies no device
+        if groups[node] == node and end[node] > start[node]:
             before[node] = last[placement[node]]
             last[placement[node]] = node
     arrival, ahead = np.full(groups.size * devices, -1), np.full(what.size, -1)

@@ -159,7 +159,8 @@ def find_places(module: Any) -> dict[int, int]:
 
 
 def _find_edges(module: Any) -> np.ndarray:
-    """Return sorted edges (edges, 2), [consumer, producer], to operands and called roots."""
+    """Return sorted edges (edges, 2), [consumer, producer]. The producers of an instruction are its
+    operands and the roots of the computations that it calls."""
     nodes = find_places(module)
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges = []

@@ -122,8 +122,9 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
-    """Return "layout" or "tile", the usable runs (timed runs or, if there are none, runs that did
-    not fail), and the number of all runs with a configuration."""
+    """Return the runs' kind ("layout" or "tile"), the usable runs, and the number of all runs with
+    a configuration. Usable runs are the timed ones or, if none is timed, those that did not
+    fail."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -183,8 +184,8 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """Return a Codebook of the runs' layouts of `nodes` configurable nodes; without runs, of unset
-    layouts."""
+    """Return a Codebook of the layouts that the runs set at `nodes` configurable nodes. If there
+    are no runs, it has one configuration that sets no layout."""
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
     if not runs:
         encoder.add(np.full((1, nodes, NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8))

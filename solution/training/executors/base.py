@@ -42,7 +42,7 @@ class Task:
     """A task for an executor."""
 
     name: str  # shown by the progress display
-    arguments: tuple[Any, ...]  # must be picklable
+    arguments: tuple[Any, ...]  # arguments of the work, which must be picklable
     needs: Needs = Needs()
 
 

@@ -56,7 +56,7 @@ _works: dict[str, Work] = {}
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every task of a run receives besides its arguments."""
+    """The data that every task of a run receives besides its arguments."""
 
     code: dict[str, str]  # versions of the driver's code and libraries
     work: Any  # a Ray reference to the pickled function
@@ -86,8 +86,8 @@ def identify_code() -> dict[str, str]:
 
 
 def do(box: list[RunContext], number: int, arguments: tuple[Any, ...]) -> Any:
-    """Run task `number` on a node. `box`: a list of one, the run's context. Raises InputError if
-    the node's code or libraries differ from the driver's."""
+    """Run task `number` on a node. `box`: a list whose only element is the run's context. Raises
+    InputError if the node's code or libraries differ from the driver's."""
     (context,) = box
     _compare_code(context.code)
     limit_threads(max(1, int(os.environ.get("OMP_NUM_THREADS") or 1)))
@@ -130,7 +130,7 @@ STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs ar
 # short, because Ray's sockets lie in it, and a socket's path has at most 107 bytes.
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
-    # by default Ray retries a task that needs too much memory forever
+    # by default Ray never stops retrying a task that needs too much memory
     "RAY_task_oom_retries": str(RETRIES),
     # by default Ray hides the GPUs from tasks that request none
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -139,9 +139,9 @@ SETTINGS = {  # defaults for environment variables
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """An executor that uses the Ray cluster at `address` (auto or HOST:PORT). None: a cluster with
-    `workers` cores is started on this machine and stopped afterwards. A net gets the fraction
-    `gpu_share` of a GPU."""
+    """An executor that uses the Ray cluster at `address` (auto or HOST:PORT). If it is None, a
+    cluster with `workers` cores is started on this machine and stopped afterwards. A net gets the
+    fraction `gpu_share` of a GPU."""
 
     address: str | None = None
     workers: int | None = None
@@ -305,7 +305,7 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
     if address is None:
         os.environ.update(_make_private())
         os.environ.pop("RAY_ADDRESS", None)
-    else:  # Ray's default is to retry a rejected token twenty times, with a line for each
+    else:  # Retry a rejected token less often than Ray does: 20 times, each with a line of output.
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
     with nullcontext() if address is not None else _own_folder() as folder:
@@ -316,7 +316,7 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
             with _deaf():
                 ray.shutdown()
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, on_end)  # Ray has replaced the handler
+                signal.signal(signal.SIGTERM, on_end)  # restore the handler that Ray replaced
             os.environ.clear()
             os.environ.update(before)
 

@@ -117,7 +117,8 @@ def _run_apart(work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep, coun
                 screen.finish(number)
 
 
-_messages: "Queue[tuple[int, tuple[Any, ...], dict[str, Any]]]"  # set in each worker process
+# queue of progress reports to the parent process; set in each worker process
+_messages: "Queue[tuple[int, tuple[Any, ...], dict[str, Any]]]"
 _task_work: Work
 
 
