@@ -157,7 +157,7 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
     """Return warnings about the recipe's scores in the run. They tell that runtimes are estimates,
-    that the run is a smoke run, or that experiments have no predictions yet."""
+    that the run is a quick look, or that experiments have no predictions yet."""
     sentences = []
     if estimates := warn_of_estimates(run.label_sources()):
         sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
@@ -426,9 +426,9 @@ def read_groups(run: Run) -> pl.DataFrame:
 
 
 def read_draws(run: Run) -> pl.DataFrame:
-    """Return the table of `read_groups`, with the groups that the statistics sample. In a smoke run
-    all graphs are one group: few graphs and hardly trained models say nothing about other programs,
-    so no interval is given."""
+    """Return the table of `read_groups`, with the groups that the statistics sample. In a quick
+    look all graphs are one group: few graphs and hardly trained models say nothing about other
+    programs, so no interval is given."""
     groups = read_groups(run)
     return groups.with_columns(group=pl.lit("")) if run.is_quick else groups
 

@@ -49,7 +49,7 @@ class Experiment:
     source: str = ""
     # name or path from which the experiment was loaded; empty if it was made in memory
     origin: str = ""
-    is_quick: bool = False  # True: seeds and trainings were shortened for a smoke run
+    is_quick: bool = False  # True: seeds and trainings were shortened for a quick look
     # fraction of the usual epochs of nets; less than 1 if the run must end within some hours
     share: float = 1.0
     # a sentence about the experiment; empty if the docstring of its file describes it

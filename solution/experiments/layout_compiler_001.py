@@ -34,7 +34,7 @@ from solution.system.progress import console, warn
 from solution.system.report import Report, silent
 
 COPIES = "the prior costs of copies"  # how a warning names the costs that replace estimates
-QUICK = 2  # compilations of a smoke run
+QUICK = 2  # compilations of a quick look
 MOST_COMPILATIONS, MOST_MINUTES = 1 << 20, 1 << 20
 
 

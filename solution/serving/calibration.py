@@ -200,7 +200,7 @@ def measure(
         )  # fmt: skip
     if configs > learned.most * MOST_TIMES:
         return Measure(
-            None, f"it has {configs:,} configurations, and those that it was calibrated on had up "
+            None, f"it has {configs:,} configurations, and the programs of the calibration had up "
             f"to {learned.most:,}"
         )  # fmt: skip
     reason = (
@@ -210,7 +210,7 @@ def measure(
     # more configurations than any calibrated program had: measure the share k / learned.most
     if configs > learned.most:
         k = math.ceil(k * configs / learned.most)
-        reason += f"; widened, because it has {configs:,} configurations, and those had up to "
+        reason += f"; widened, because it has {configs:,} configurations, and they had up to "
         reason += f"{learned.most:,}"
     return Measure(min(k, configs), reason)
 

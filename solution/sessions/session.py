@@ -145,7 +145,7 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder of the store that all notebooks share; smoke runs (`limit`) share
+        """Return the folder of the store that all notebooks share; quick looks (`limit`) share
         another."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 

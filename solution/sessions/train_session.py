@@ -134,7 +134,7 @@ def train_session(
 
     Args:
         data: data to use instead of the session's; its store is used by this notebook alone.
-        limit: for a smoke run: few graphs, one seed, short trainings.
+        limit: for a quick look: few graphs, one seed, short trainings.
         replace: start the run afresh, and the store of `data`, if given.
         executor: LOCAL or RAY.
         address: address of the Ray cluster, such as auto; None: start one for this session.

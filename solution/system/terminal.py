@@ -110,7 +110,7 @@ class FittingTable(Table):
             gone.append(header)
         yield from Table.__rich_console__(shown, console, options)
         if gone:
-            yield Text(f"Left out, for the screen is narrow: {', '.join(gone)}.")
+            yield Text(f"Left out, because the terminal is narrow: {', '.join(gone)}.")
 
     def _count_needed(self, console: Console) -> int:
         """Return the least line width in which no cell is cut, with wrappable cells wrapped."""

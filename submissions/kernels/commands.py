@@ -43,7 +43,7 @@ PARAMETERS = """Parameters, for --set NAME=VALUE:
 2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, of which the last match decides;
 COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5;
 SCHEME=family, architecture or graph; HOURS=11.5, because Kaggle kills a session after 12;
-LIMIT=1, a smoke run; REPLACE=1, start afresh;
+LIMIT=1, a quick look; REPLACE=1, start afresh;
 PACK=folds, the models in bundle.zip: those of all folds; refit, models trained on all labelled
 graphs; or empty for no bundle.
 
