@@ -41,7 +41,7 @@ from solution.system.progress import track
 from solution.system.terminal import output, say
 from tests.made.lifted import find_lost
 
-# Empty products, 1 in every node; the file's publisher dropped the column as constant.
+# No numbers multiplied: 1 in every node; the file's publisher dropped the column as constant.
 LOST = {"alexnet_train_batch_32": {84, 112, 116, 120, 124, 128, 132}}
 NO_KERNELS = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while"}
 app = typer.Typer()

@@ -275,7 +275,7 @@ def _lstm(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
 
 
 def _dlrm(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
-    """Embeddings of categories, products of all pairs of them, and dense layers."""
+    """Embeddings of categories, scalar products of all pairs of them, and dense layers."""
     import jax.numpy as jnp
 
     width, activate = settings["width"] // 4, find_activation(settings)
@@ -361,7 +361,7 @@ def _blocks(settings: Settings, made: Parameters, *, is_causal: bool) -> Layer:
 def _experts_layer(settings: Settings, made: Parameters, width: int) -> Layer:
     """Return a switch layer: each token goes to one of the experts, at most `room` to each.
 
-    Tokens are sent and gathered by products with a mask, as on TPUs.
+    Tokens are sent and gathered by dots with a mask, as on TPUs.
     """
     import jax
     import jax.numpy as jnp

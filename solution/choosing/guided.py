@@ -39,7 +39,7 @@ COPIES_DOUBT = 0.3
 EXPLORED = 16
 FIRST_EXPLORED = 11
 # EXPLORED for the kind "copies". It is smaller, because in some programs the costs mislead, as with
-# small products in a loop, and random candidates find faster configurations.
+# small dots in a loop, and random candidates find faster configurations.
 EXPLORED_BY_COPIES = 4
 ENOUGH_NEUTRAL = 3  # an option is skipped if this many of its values were tried without an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores

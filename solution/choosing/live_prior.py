@@ -133,8 +133,8 @@ def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
-    """Return a function that scores configurations of a matrix product by their tiles. Choice 0,
-    the library's product without a tile, gets the mean score of all tiles."""
+    """Return a function that scores configurations of a matrix product by their tiles. Choice 0
+    has no tile, because a library computes the matrix product; it gets the mean of all scores."""
     tiles = make_collected_space(space.program, TILES)
     assert tiles.members is not None
     runs = [tiles.make_run(config, 1) for config in tiles.members]

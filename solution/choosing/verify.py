@@ -44,10 +44,10 @@ CONFIDENCE, LEAST_GAIN = 0.95, 1.005
 TOLERANCE, ROUNDINGS = 1e-3, 16
 # if a type's rounding is larger than this, as for 8-bit floats, the rounding is the tolerance
 NARROW = 2.0**-6
-# A TPU rounds the factors of products to bfloat16, so results differ by more than their type's
-# rounding. COARSE is the largest relative rounding error of bfloat16. `shake` changes the arguments
-# by this share; the tolerance is then NOISE times the resulting change of the default's results,
-# but at most MOST_TOLERANCE.
+# A TPU rounds the operands of dots and convolutions to bfloat16, so results differ by more than
+# their type's rounding. COARSE is the largest relative rounding error of bfloat16. `shake` changes
+# the arguments by this share; the tolerance is then NOISE times the resulting change of the
+# default's results, but at most MOST_TOLERANCE.
 COARSE, NOISE, MOST_TOLERANCE = 2.0**-8, 2.0, 0.05
 IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs is a clock error
 

@@ -39,7 +39,7 @@ SLOWER = 50  # time limit of a mutant (it may loop forever), as a multiple of th
 LEAST_SECONDS = 5.0  # minimum time limit of a mutant
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
 SHOWN = 3  # maximum number of products named in a message
-# the errors that a wrong tile may cause in the last columns of a product
+# the errors that a wrong tile may cause in the last columns of a dot's result
 EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)
 ADVICE = (
     "Give arguments for which they can: --arguments FILE.npz, with an array for each parameter by "
@@ -67,7 +67,7 @@ class Examined:
 
     sets: list[Set]  # the first is also used for timing, the others only for comparisons
     compiled: Compiled  # the compiled default configuration
-    note: str  # a sentence on the errors that would go unnoticed; usually ""
+    note: str  # a sentence on wrong results that the comparison would not notice; usually ""
 
 
 class Examiner:
@@ -252,7 +252,7 @@ class Examiner:
         return f"the output of {_name(untold)} does not change them"
 
     def _describe(self) -> str:
-        """Return a sentence on the errors that would go unnoticed; "" if there are none."""
+        """Return a sentence on the wrong results that the comparison would not notice, or ""."""
         words = []
         if not any(one.sight.is_finite for one in self._kept):
             words.append(f"{self._kept[0].sight.blindness}, and these are not compared")

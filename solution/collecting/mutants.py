@@ -43,7 +43,9 @@ class Site:
 
     name: str
     opcode: str
-    form: str  # opcode and sizes in words; equal for products that the same kernel computes
+    # opcode, element types, sizes and dimension numbers, in words: dots or convolutions of one form
+    # are computed by the same kernel
+    form: str
     # errors that can change the result; only ZERO if the result is a single number
     kinds: tuple[Kind, ...]
     first: int  # index of the switch for kinds[0]; the switches of the other kinds follow
@@ -60,7 +62,8 @@ class Mutants:
 
 
 def make_mutants(module: Any) -> Mutants:
-    """Return the mutants of a program (message Module); `sites` is empty if it has no product."""
+    """Return the mutants of a program (message Module); `sites` is empty if it has no dot and
+    no convolution."""
     copy = make_portable(module)
     ways = _find_ways(copy)
     reached = _find_reached(copy, ways)
@@ -282,8 +285,8 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Append to `written` a product and its wrong results, and for each of them a select that
-        its switch controls; return the last select's id, which replaces the product."""
+        """Append to `written` a product (`node`) and its wrong results, and for each wrong result a
+        select that its switch controls; return the last select's id, which replaces the product."""
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):

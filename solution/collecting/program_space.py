@@ -1,10 +1,10 @@
-"""Build the space of a program's configurations: layouts, compile options, tiles of a product.
+"""Build the space of a program's configurations: layouts, compile options, tiles of a dot.
 
 A site is a parameter of a configuration. Each tensor whose layout may be set is a site; its values
 are the compiler's default and every order of the tensor's dimensions. Each compile option is a
 site. If the program is a single matrix product, its tile is a site, too; the first value of that
-site means that there is no tile, because a library computes the product. Some options cannot be
-combined with a tile: such configurations are not legal.
+site means that there is no tile, because a library computes the matrix product. Some options cannot
+be combined with a tile: such configurations are not legal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,8 @@ class ProgramSpace(Space):
     product: Product | None = None  # the matrix product whose tile is searched; None: no tile
     # True if the program without any setting is one of the configurations
     has_unchanged: bool = True
-    # True: a collection varies its fastest configurations; False: it draws at random
+    # True: while collecting, new configurations mix and change the fastest ones so far; False: they
+    # are random
     varies_fastest: bool = False
 
     # Names of the compile options, as records store them; empty for the CPU's compiler.

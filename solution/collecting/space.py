@@ -18,8 +18,8 @@ COLUMNS = 4096  # maximum number of one-hot columns in a configuration's feature
 # mean share of the sites that a random configuration changes; the share is log-uniform in SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # maximum number of draws in `draw_new`; it stops once enough new ones are found
-# A table (a fixed list of configurations) with more than MOST unmeasured members yields as
-# candidates MOST random ones, and the MOST best by the prior (a model's scores).
+# A table is a fixed list of configurations. If more than this many of them are unmeasured, its
+# candidates are this many random ones and, by the prior (a model's scores), as many of the best.
 MOST = 1500
 # A space that is no table yields as candidates NEAR neighbours of the fastest configurations (or a
 # few more or fewer), and at most FAR random configurations.
@@ -254,10 +254,10 @@ def find_candidates(
     fastest: np.ndarray,
     prior: Prior | None = None,
 ) -> np.ndarray:
-    """Return candidates (n, sites) with names not in `known`. From a table, return all of them or,
-    if there are more than MOST, MOST random ones and the prior's MOST best ones. Otherwise return
-    neighbours of `fastest` (k, sites), `fastest` with each of the space's settings, and random
-    configurations."""
+    """Return candidates (n, sites) with names not in `known`. From a table, return all of them; if
+    their number exceeds MOST, return this many random ones and this many that the prior ranks best.
+    If the space is no table, return neighbours of `fastest` (k, sites), `fastest` with each of the
+    space's settings, and random configurations."""
     if space.members is not None:
         left = space.find_unknown(known)
         return space.members[left if len(left) <= MOST else _sample(space, generator, left, prior)]

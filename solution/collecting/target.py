@@ -55,8 +55,8 @@ class Target:
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
         """Return the space of a program's configurations of one kind (see KINDS). `varies_fastest`:
-        the collection varies its fastest configurations instead of drawing at random. Raises
-        InputError if the program has nothing of this kind to set."""
+        while collecting, new configurations mix and change the fastest ones so far instead of being
+        random. Raises InputError if the program has nothing of this kind to set."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ class LabelWorkers(Protocol):
 
     @property
     def compiling(self) -> "Child":
-        """Return the child process that reads program files."""
+        """Return the child process that reads program files; on a CPU it also compiles."""
 
     @property
     def compiling_share(self) -> float:

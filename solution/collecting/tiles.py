@@ -18,7 +18,7 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# flags that stop libraries from computing the product, because XLA then generates loops for it
+# flags that stop libraries from computing the matrix product, so that XLA generates loops for it
 LIBRARIES_OFF = (
     ("xla_cpu_multi_thread_eigen", False),
     ("xla_cpu_experimental_ynn_fusion_type", ""),
@@ -55,7 +55,7 @@ class Product:
 
 def find_product(program: Program) -> Product:
     """Return a program's matrix product and all tiles that fit it; InputError if the program does
-    not have exactly one product."""
+    not have exactly one matrix product."""
     dot, (rows, sums, columns) = _find_dot(program)
     size = VECTOR_BYTES.get(platform.machine(), 16)
     width = size // FLOAT_BYTES[dot.shape.element_type]

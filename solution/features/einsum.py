@@ -111,8 +111,9 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 
 @lru_cache(maxsize=1 << 14)
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
-    """Return the number of products that each output element sums, for the fewest batch dimensions
-    with which the sizes fit, in any order of the operands' dimensions; None if they never fit."""
+    """Return the number of terms (multiplications) that a dot sums for each element of its output,
+    for the fewest batch dimensions with which the sizes fit, in any order of the operands'
+    dimensions; None if they never fit."""
     for batch in range(len(output) + 1):
         # with `batch` batch dimensions, the right free dimensions can begin at one position only
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)

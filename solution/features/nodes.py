@@ -32,9 +32,10 @@ ENCODINGS = ("logarithms", "plain")
 
 
 def numeric_features(graph: Graph) -> np.ndarray:
-    """Return compressed, not yet standardised features (nodes, NUM_NUMERIC) float32 of a graph with
-    correct padding: the 140 features of the file, rank, bytes, operations, number of operands,
-    number of consumers, and 1 if the node is configurable."""
+    """Return features (nodes, NUM_NUMERIC) float32 of a graph with correct padding, as logarithms
+    (see `compress`), not yet standardised: the 140 features of the file, rank, bytes, number of
+    arithmetic operations, number of operands, number of consumers, and whether the node is
+    configurable."""
     consumers = np.bincount(graph.edges[:, 1], minlength=graph.num_nodes)
     operands = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
     configurable = np.zeros(graph.num_nodes)

@@ -216,8 +216,8 @@ def _sizes(shape: np.ndarray) -> tuple[int, ...]:
 
 
 def terms_of_dots(graph: Graph) -> np.ndarray:
-    """Return the number of products (nodes,) that each output element of a dot sums; 1 for other
-    nodes."""
+    """Return the number of terms (nodes,), which are multiplications, that a dot sums for each
+    element of its output; 1 for other nodes."""
     terms = np.ones(graph.num_nodes)
     operands = find_operands(graph)
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
@@ -254,8 +254,8 @@ contracted_size = PerGraph(_contract)
 
 
 def num_operations(graph: Graph) -> np.ndarray:
-    """Return the operations (nodes,): multiply-adds of dots and convolutions, one for each element
-    of other nodes."""
+    """Return the number of arithmetic operations (nodes,): multiply-adds of dots and convolutions,
+    one for each element of other nodes."""
     return num_elements(graph) * np.maximum(contracted_size(graph), 1)
 
 

@@ -28,9 +28,10 @@ WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
 
 
 class Scorer(Protocol):
-    """The interface of a fitted ranker in prediction."""
+    """The part of a fitted Ranker (solution.models.base) that prediction uses. This is not the
+    scorer of the glossary, which is a session."""
 
-    scores_beside_a_list: bool
+    scores_beside_a_list: bool  # see Ranker.scores_beside_a_list
 
     def predict(self, graph: Graph) -> np.ndarray:
         """Return scores (num_configs,) float32, finite; lower is faster."""

@@ -4,7 +4,7 @@
 
 The report multiplies the node matrix by an adjacency mask before the net. With attention, the mask
 has 0.1 instead of 0 for nodes that are not adjacent, "to consider all nodes in the sampled
-graph". Here each row of the mask is divided by its sum, so that the product is a mean for any
+graph". Here each row of the mask is divided by its sum, so that the result is a mean for any
 number of nodes. The report's "standard multi-head attention blocks" are taken to be those of the
 transformer, with a norm before attention and before the MLP.
 

@@ -26,8 +26,9 @@ Penalties are found by grid search and trees by random search, both by the squar
 The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
 not say which settings its 25 trials draw: here they are the settings that `fastslow tune` searches.
 The number of trees of a trial is the one with the smallest error on the folds. The study counts 23
-numbers of a tile and does not say which; the files have 24, including sums and products. Unused
-slots of node features hold -1, as everywhere in this project; the study has the files' 0.
+numbers of a tile and does not say which; the files have 24, including the sizes added up and
+multiplied. Unused slots of node features hold -1, as everywhere in this project; the study has the
+files' 0.
 
 Source: Li and Mynampati, "Performance Models for Deep Neural Network Training" (CS243, Harvard,
 2023), sections II.C and III. Its reported numbers are in solution/papers/published.toml.

@@ -5,8 +5,8 @@
 A block is a matrix product, an instance norm over the nodes, channel attention, and attention
 across the configurations that are scored together. A score therefore depends on the other
 configurations: wrap the settings in SublistAverageSettings (solution.papers.wrappers) to average
-over them. With `across=False` blocks have no attention across configurations, and products are
-twice as wide: each configuration is scored alone.
+over them. With `across=False` blocks have no attention across configurations, and matrix products
+are twice as wide: each configuration is scored alone.
 
 Source: Khizbullin et al., "Fast or slow? TGraph ...", Frontiers in Artificial Intelligence, 2025
 (10.3389/frai.2025.1605539), and the team's description of its entry. Two details are ours, because

@@ -1,9 +1,9 @@
 """Local search: move operations from busy to idle devices, the largest predicted gain first.
 
-Most operations of a training program have slack: the products for a weight's gradient can wait
-while the next layer waits for another product. The timeline of a decision shows what to move:
-work on a busy device that delays other work, to a device that is idle at that time, if nothing
-waits for the transfers.
+Most operations of a training program have slack: the dots for a weight's gradient can wait while
+the next layer waits for another dot. The timeline of a decision shows what to move: work on a busy
+device that delays other work, to a device that is idle at that time, if nothing waits for the
+transfers.
 
 A part is a set of nodes on one device that move together. The gains (seconds saved) of moving each
 part to each device are predicted at once, without an evaluation. The moves with the largest gains

@@ -2,8 +2,8 @@
 
 The use of a parameter decides which numbers are drawn. Square roots, logarithms and divisors need
 positive numbers: a negative variance would make every result NaN, and comparing NaN shows nothing.
-Weights must be small if many products are summed; otherwise the results of a deep program overflow,
-or do not depend on its first layers.
+Weights must be small if a dot or convolution sums many terms; otherwise the results of a deep
+program overflow, or do not depend on its first layers.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ _NAMES = (
 )
 TYPE_NAMES = _NAMES.split()
 VERSION = 2  # version of the drawing rules; increase it if they draw other numbers
-HIGHEST_INTEGER = 8  # integers are below this number, because most of them are indices
+HIGHEST_INTEGER = 8  # exclusive upper bound on drawn integers, because most of them are indices
 SPREAD = 0.5  # standard deviation of the logarithms of numbers that must be positive
 POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has only powers of 2
 PART = 1 << 20  # maximum number of float64 numbers drawn at once, to limit memory
@@ -89,8 +89,8 @@ class Role:
     """The use of a parameter, which decides which numbers are drawn for it."""
 
     is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
-    # number of products summed per result element in the dot or convolution that the parameter is a
-    # factor of; 1 if it is no factor
+    # number of terms (multiplications) that a dot or convolution sums for each element of its
+    # result, if the parameter is its weight; otherwise 1
     terms: int = 1
 
 
@@ -200,7 +200,7 @@ def _list_positive(module: Any) -> Iterator[Value]:
 def _list_kept(node: Any) -> Iterable[int]:
     """Return the positions of the operands that must be positive to make the result positive."""
     if node.opcode == "multiply" and len(set(node.operand_ids)) == 1:
-        return ()  # the product x * x is positive for any x, so x need not be positive
+        return ()  # x * x is positive for any x, so x need not be positive
     kept = KEEPS.get(node.opcode, ())
     return range(len(node.operand_ids)) if kept is None else kept
 
@@ -211,8 +211,8 @@ def _list_moved(node: Any) -> Iterable[int]:
 
 
 def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
-    """Return {parameter number: number of products summed per result element}, for parameters that
-    are the weight of a dot or convolution.
+    """Return {parameter number: number of terms summed per result element}, for parameters that are
+    the weight of a dot or convolution.
 
     The weight is the second factor, or the first if no parameter leads to the second. If a
     parameter is the weight of several, the largest number counts."""
@@ -266,8 +266,8 @@ MANNERS = (
 def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[np.ndarray]:
     """Draw an array for each parameter of a Module's entry, in order. Floats are normally
     distributed, or log-normally if they must be positive. Weights are divided by the root of the
-    number of products summed, so that results neither vanish nor overflow. Raises InputError for
-    tuples and types that cannot be drawn."""
+    number of terms summed (Role.terms), so that results neither vanish nor overflow. Raises
+    InputError for tuples and types that cannot be drawn."""
     generator = np.random.default_rng(manner.seed)
     shapes, roles = find_parameters(module), find_roles(module)
     return [

@@ -149,8 +149,9 @@ def _run_round(net: "GraphLayers", x: str, number: int) -> str:
 
 
 def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
-    """Write the product of a sparse matrix and x; return its name. The matrix has `count` rows, and
-    its entries are the inputs NAME_rows, NAME_columns and NAME_values, with `name` for NAME."""
+    """Write the matrix product of a sparse matrix and x; return its name. The matrix has `count`
+    rows, and its entries are the inputs NAME_rows, NAME_columns and NAME_values, with `name` for
+    NAME."""
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
     columns = net.take(f"{name}_columns", "int", entries)

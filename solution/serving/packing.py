@@ -78,7 +78,7 @@ def check_bundle_place(out: Path) -> None:
     """Raise InputError if `out` would overwrite anything but a bundle, or cannot be written."""
     if not out.name:
         raise InputError(f"{out}: expected the name of a new folder or of a bundle.")
-    if out.is_dir():  # an existing bundle's folder is replaced with everything in it
+    if out.is_dir():  # `pack` deletes it with all its files, so it must be a bundle or empty
         names = {path.name for path in out.iterdir()}
         is_bundle = (out / RECORD).is_file() and names <= {RECORD, CARD, MODELS}
         fits = out.suffix != ZIP and (is_bundle or not names)

@@ -61,8 +61,9 @@ _bounds = PerGraph(_find_bounds)
 
 
 def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Return a mask (n, 3), True for tensors with an impossible layout. `nodes` (n,): positions
-    among the configurable nodes. `layouts` (n, 18): a layout of all three tensors for each."""
+    """Return a mask (n, 3) of output, input and kernel: True for tensors with an impossible layout.
+    `nodes` (n,): positions among the configurable nodes. `layouts` (n, 18): a layout of all three
+    tensors for each node."""
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)
     # In sorted slots, equal set slots are a repeated axis; a set slot after an unset one is a gap.

@@ -61,11 +61,12 @@ def read_questions(
     wanted: Wanted | None = None,
 ) -> Iterator[Question]:
     """Yield every graph of a file, a prepared store, or a folder of npz files or dumps. Programs
-    without anything to configure are skipped with a warning, if there are others.
+    without anything to configure are skipped with a warning, if there are other programs.
 
     `collection`: the graphs' collection, if the path does not tell it. `configs`: number of
-    configurations to generate (default: generate only for a program with just one). `wanted`: which
-    programs of a file. Raises InputError if there is no file or graph, or nothing to configure.
+    configurations to generate (default: generate some only for a program that has a single one).
+    `wanted`: which programs of a file. Raises InputError if there is no file or graph, or nothing
+    to configure.
     """
     is_empty, left_out = True, []
     with _Reader(collection, wanted) as reader:
@@ -87,8 +88,8 @@ def read_questions(
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
     """Return the question with `configs` generated configurations. If `configs` is None, generate
-    DEFAULT for an unpruned graph with just one, and nothing for others. Raises InputError if
-    `configs` is given for a pruned graph."""
+    DEFAULT (a number) for an unpruned graph that has only one configuration, and leave any other
+    graph as it is. Raises InputError if `configs` is given for a pruned graph."""
     graph = question.graph
     is_whole = question.facts == describe_graph(graph)
     if configs is not None and not is_whole:

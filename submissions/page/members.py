@@ -24,7 +24,7 @@ from submissions.page.evidence import (
 
 OPTIMISM = "optimism", "How much fitted weights flatter"
 GREEDY = "greedy"
-MAX_GREEDY = 3000  # members times graphs; above this product greedy selection would take too long
+MAX_GREEDY = 3000  # members times graphs; above this number greedy selection would take too long
 
 
 def describe_agreement(evidence: Evidence) -> Section:

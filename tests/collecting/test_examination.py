@@ -58,7 +58,7 @@ arguments = draw((8, 24), np.float32), draw((24, 24), np.float32) / 5
 
 @pytest.mark.parametrize("name", ["plain", "rooted", "finite", "wide", "half", "narrow"])
 def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers) -> None:
-    """Products, also of roots of negative numbers; results in 16 and in 8 bits."""
+    """Dots, also of roots of negative numbers; results in 16 and in 8 bits."""
     assert_told(read_file(CASES / f"{name}.hlo", workers), (4, 4, 4), (4, 4, 1), workers)
 
 

@@ -1,4 +1,4 @@
-"""A multilayer perceptron: three products with a bias each, two rectifiers, and a tanh."""
+"""A multilayer perceptron: three dots with a bias each, two rectifiers, and a tanh."""
 
 import jax
 import jax.numpy as jnp

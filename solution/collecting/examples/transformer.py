@@ -1,4 +1,4 @@
-"""A transformer block: attention with four heads, then two products, each with a residual."""
+"""A transformer block: attention with four heads, then two dots, each with a residual."""
 
 import jax
 import jax.numpy as jnp

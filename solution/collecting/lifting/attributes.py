@@ -1,8 +1,8 @@
 """Infer attributes of instructions: dimension numbers, windows, slices, padding, directions.
 
 Lifting turns a graph back into a program. The graph's node features hold only the first entries of
-each attribute (two for slices and padding, up to six for others), and for some a sum and a product
-of all entries.
+each attribute (two for slices and padding, up to six for other attributes). For some attributes
+they also hold all entries added up and multiplied.
 """
 
 from collections.abc import Callable, Iterator, Sequence

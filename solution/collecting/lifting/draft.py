@@ -21,7 +21,7 @@ from solution.system.errors import InputError
 CALLERS = frozenset([*CALLING.split(), "custom-call"])  # opcodes that call computations
 # column of the node features: number of elements of a tuple; the vocabulary has no name for it
 TUPLE_COUNT = 29
-WINDOW_COUNTS = slice(91, 93)  # columns: number of reversed window dimensions, number of others
+WINDOW_COUNTS = slice(91, 93)  # columns: number of reversed window dimensions, and of other ones
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # numbers of element types in XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))

@@ -51,7 +51,7 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
       it (see _is_subtrahend).
     * In a division, a broadcast is the divisor.
     * If an operation is commutative and one operand is computed from the other, the computed one is
-      first: f(x) + x. This holds for 51 of 52 such products in the U-Net's tuning record.
+      first: f(x) + x. This holds for 51 of 52 multiplications of this kind in the U-Net's record.
     * Otherwise the operands are in the order of their nodes.
     """
     if len(operands) == 1:

@@ -53,7 +53,7 @@ from solution.programs.program import Program
 
 # op_name of a configurable node in the requested module: this prefix, then the node's number
 NODE = "node."
-# states of a configurable node's output layout, see compare_with_asked
+# whether the compiler took the layout requested of a node's output, see compare_with_asked
 TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2
 # version of the rules by which layouts are requested; a run that began with another version is not
 # resumed

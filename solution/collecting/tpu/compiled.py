@@ -22,7 +22,7 @@ class Tensor:
     minor_to_major: tuple[int, ...]
     # sizes of the tiles that the layout stores contiguously, such as (8, 128)
     tiles: tuple[tuple[int, ...], ...]
-    memory_space: int  # 0: the chip's main memory (HBM); others are on the chip (VMEM, SMEM)
+    memory_space: int  # 0: the chip's main memory (HBM); other numbers: on the chip (VMEM, SMEM)
     is_fused: bool  # True: inside a kernel, so never written to memory
 
     @property

@@ -32,13 +32,14 @@ class Duration:
         # (wanted,) code generation of each configuration, as a multiple of the default's
         self._shares = _expect_shares(space, wanted, tries_options_first=tries_options_first)
         alone = len(space.settings) if tries_options_first and space.layout_sites else 0
-        self._settled = alone + 2 * FEW  # number of compilations before a correction is possible
+        # number of finished compilations that `correct` needs to replace the stated duration
+        self._settled = alone + 2 * FEW
         # True if a duration can be predicted: the default was compiled, not read from the cache,
         # and the number of configurations is known
         self.is_known = False
         self._passes = self._generation = 0.0
         self._first = self._spent = 0.0
-        self.done = 0  # number of compilations that are done, without the default's
+        self.done = 0  # number of finished compilations, not counting the default's
         # processor seconds that `describe` stated; 0 once `correct` has replaced them
         self._promised = 0.0
 

@@ -113,7 +113,8 @@ def name_topology(target: TpuTarget, devices: int) -> str:
 def _kept_signals() -> Iterator[None]:
     """Restore the handlers of SIGHUP, SIGINT and SIGTERM after a block that loads libtpu.
 
-    libtpu ignores SIGHUP and catches the others; child processes would inherit an ignored signal.
+    libtpu ignores SIGHUP and catches the other two. Child processes would inherit an ignored
+    signal.
     """
     # Python's record of the handlers, which does not change when libtpu sets handlers in C
     kept = {number: signal.getsignal(number) for number in ENDING_SIGNALS}

@@ -36,7 +36,7 @@ PASSES, EACH_NODE, EACH_NODE_NEW, FIRST_NODE = 0.4, 0.001, 0.005, 0.2
 class Budget:
     """How much the compiler may be asked about one graph."""
 
-    compilations: int  # at most this many sets of requests
+    compilations: int  # maximum number of compilations, each of one set of layout requests
     # No set is asked about after this much processor time. The last compilation may exceed it.
     seconds: float = inf
 

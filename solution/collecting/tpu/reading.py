@@ -62,7 +62,7 @@ class Learned:
     costs: dict[str, Cost]  # costs of kernels, by canonical name
     # number of kernels that have another cost than a kernel with the same canonical name
     conflicts: int
-    # True: the full compilation kept these kernels; False: it restarted and made others
+    # True: the full compilation kept these kernels; False: it restarted and made other kernels
     is_same: bool
 
 

@@ -5,7 +5,7 @@ instructions in which each one equals the one `period` positions later: same opc
 attributes, whatever it reads. Instructions at equal positions of the copies correspond. Sites are
 the instructions whose layouts are decided.
 
-Alike branches are no copies of a layer: the products that make a query and a key read the same
+Alike branches are no copies of a layer: the dots that compute a query and a key read the same
 tensor, and no value flows from one to the other. So a run counts only if values flow through all of
 it, or if corresponding sites read different tensors (gradients of the layers' weights).
 

@@ -4,8 +4,8 @@
 
 An effect belongs to a node's request, or to a state: the layouts of an instruction that follow from
 the requests. All terms are normally distributed, so this is a Gaussian process: the covariance of
-two sets is the level's variance, plus the slope's variance times the product of their prior scores,
-plus the variances of the effects that they share. The model is a mixture. Its members differ in the
+two sets is the level's variance, plus the slope's variance times both prior scores, plus the
+variances of the effects that the sets share. The model is a mixture. Its members differ in the
 kind of effects (of requests or of states, and how they grow with a tensor's size), in the variance
 of the slope (0: the prior score does not count) and in that of the remainder. A member's weight is
 the marginal likelihood of the answers, with the scale integrated out.
@@ -153,7 +153,8 @@ class RequestModel:
             learn(row)
         chosen: list[int] = []
         for _ in range(min(number, int(left.sum()))):
-            # D: `doubt`. The answer for set i reduces the variance of set j by D_ij^2 / (D_ii + r).
+            # gain of set i = sum over sets j of counts_j D_ij^2 / (D_ii + r): by so much the answer
+            # for i reduces the summed variance. D: `doubt` (covariances), r: `remainder`.
             gains = (doubt**2 @ counts) / (np.diagonal(doubt).clip(0) + remainder)
             gains = np.where(left, gains, -1.0)
             # Rounded, so that equal gains stay equal whatever the order of summation was.

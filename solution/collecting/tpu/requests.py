@@ -33,7 +33,7 @@ class RequestSets:
     numbers: np.ndarray
     of_config: np.ndarray  # (configs,) int64: the set of each configuration
     _writer: RequestWriter
-    _layouts: np.ndarray  # (pairs, 3, 6): the layouts in the graph's codebook
+    _layouts: np.ndarray  # (pairs, 3, 6): the codebook's layouts of output and operands
     _pairs: np.ndarray  # (sets, configurable): the entry of `_layouts` for each set and node
 
     def __len__(self) -> int:
@@ -62,8 +62,8 @@ def group_by_requests(graph: Graph, module: Any) -> RequestSets:
         (node, _complete(layouts[pair], ranks[node]))
         for pair, node in enumerate(book.node.tolist())
     ]
-    # Requests are numbered in sorted order, so that the order of sets does not depend on the order
-    # of configurations.
+    # Requests are numbered in sorted order, so that the order of the sets of requests (the rows of
+    # `numbers`) does not depend on the order of configurations.
     number = {request: n for n, request in enumerate(sorted(set(requests)))}
     of_pair = np.array([number[request] for request in requests], np.int64)
     rows = of_pair[book.pairs(slice(None))]  # (distinct configurations, configurable)
@@ -81,7 +81,7 @@ def _complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], 
     """Return the complete layouts of a node's tensors; () for a tensor without a request.
 
     Args:
-        layouts: (3, 6) minor to major, -1 for unset.
+        layouts: (3, 6) of output and operands, minor to major, -1 for unset.
         ranks: (3,) the tensors' ranks; 0 if the layout cannot be requested.
     """
     given = [

@@ -198,9 +198,9 @@ class TpuSpace(ProgramSpace):
 def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False) -> TpuSpace:
     """Return the space of a program's layouts, or of the compiler's options, as `kind` says.
 
-    `varies_fastest`: a collection varies its fastest layouts instead of drawing at random.
-    Raises InputError if the program has nothing to set of this kind, was optimised already, or
-    returns no elements.
+    `varies_fastest`: while layouts are collected, new configurations mix and change the fastest
+    ones so far instead of being random. Raises InputError if the program has nothing to set of this
+    kind, was optimised already, or returns no elements.
     """
     _check_program(program)
     if kind == OPTIONS:
@@ -269,7 +269,7 @@ def _make_free_space(
     """Return the space of all combinations of layouts at these sites and values of these options.
 
     Its `settings` hold the option values in IN_TURN: a search tries each of them alone before it
-    combines them. `varies_fastest`: a collection varies its fastest configurations.
+    combines them. `varies_fastest`: see make_tpu_space.
     """
     nodes = list(instructions(program.module))
     opcodes = tuple(nodes[program.configurable[site.index[0]]].opcode for site in sites)

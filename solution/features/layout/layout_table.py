@@ -145,7 +145,7 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
 
 def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     """Return the sums (distinct configs, columns) of the rows of `weighted` (pairs, columns) that
-    each configuration uses: a product with a sparse 0/1 matrix. It is computed opcode by opcode,
+    each configuration uses: a multiplication by a sparse 0/1 matrix. It is done opcode by opcode,
     because most columns are 0 for an opcode, and adds up nodes in their order."""
     pairs, opcodes = graph.layouts, graph.node_opcodes[graph.configurable]
     sums = np.zeros((len(pairs.codes), weighted.shape[1]))

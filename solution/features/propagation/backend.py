@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class Backend:
     """The rules by which one backend requests layouts.
 
-    The CPU backend requests row-major operands of every instruction and row-major results of
-    products (`CpuLayoutAssignment::AddBackendConstraints` of openxla/xla). A configuration requests
-    its layouts by custom calls (on a CPU, see solution.collecting.constraints; on a TPU,
+    The CPU backend requests row-major operands of every instruction and row-major results of dots
+    and convolutions (`CpuLayoutAssignment::AddBackendConstraints` of openxla/xla). A configuration
+    requests its layouts by custom calls (on a CPU, see solution.collecting.constraints; on a TPU,
     solution.collecting.tpu.asking).
     """
 
@@ -17,7 +17,7 @@ class Backend:
     # in canonical dimension order
     row_major: bool
     # before layouts are assigned, operands of dots and convolutions are transposed or swapped, and
-    # dots become products of matrices
+    # dots become matrix products
     canonical_operands: bool
     by_library: bool  # a library computes reductions and the instructions fused with them
     # tensors are padded to tiles, and layouts chosen by padded size; see tiles and register_tiles

@@ -86,8 +86,8 @@ def list_calls(graph: Graph, inlined: Inlined, backend: Backend) -> list[Call]:
 
 
 def _drop_operands(graph: Graph, used: np.ndarray) -> None:
-    """Set `used` (configurable, 3) to False for operands whose layouts have no effect on a TPU: the
-    operands of convolutions and dots, unless they come from an infeed."""
+    """Set `used` (configurable, 3: output, input, kernel) to False for operands whose layouts have
+    no effect on a TPU: operands of convolutions and dots, unless they come from an infeed."""
     operands, opcodes = find_operands(graph), graph.node_opcodes
     reads_infeed = np.zeros(graph.num_nodes, bool)
     reads_infeed[graph.edges[opcodes[graph.edges[:, 1]] == INFEED, 0]] = True

@@ -78,7 +78,7 @@ def inline(graph: Graph) -> Inlined:
 
 def count_runs(graph: Graph) -> np.ndarray:
     """Return how often each node is computed in one run of the program (nodes,) float64: the
-    product of the iterations of the loops around it.
+    numbers of iterations of the loops around it, multiplied.
 
     The features do not state the iterations of a loop. They are guessed by guess_iterations, which
     works for the loops of jax.lax.scan. If it finds none, ITERATIONS is assumed.

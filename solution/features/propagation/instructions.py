@@ -44,7 +44,7 @@ KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
 class Instructions(NamedTuple):  # compiled code reads the fields of named tuples
     """A program's instructions: instances of nodes (one for each call of their computation), custom
     calls that each request a tensor's layout, and a reader of the results. A use is an operand as
-    one instruction reads it."""
+    one instruction reads it. Layouts are packed into integers, see canonical.pack_layout."""
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
     # (instructions,) int64. A custom call has the opcode of the node whose tensor it reads. The
@@ -57,7 +57,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     dimensions: np.ndarray
     # (instructions,) int64, the result's layout if the module or the backend fixes it; else UNSET
     fixed: np.ndarray
-    # (instructions,) int64, the layout that the tensor has as a parameter or result of the program
+    # (instructions,) int64, the layout in which the device would store the result if it were a
+    # parameter or a result of the program
     device: np.ndarray
     # Two fields for a TPU (solution.features.propagation.passes). `only_reader` (instructions,)
     # int64: the only reader of the result if it is element-wise, a dot or a transpose; otherwise

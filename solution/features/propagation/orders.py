@@ -172,8 +172,8 @@ def list_dimensions(sizes, rank, found):
 
 @njit(cache=True, nogil=True)
 def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
-    """Divide the dimensions of a reshape's two sides into the smallest groups of equal products.
-    Return the number of groups, or -1 if the products differ. Write into `start` (2, MAX_RANK + 1)
+    """Divide the dimensions of a reshape's two sides into the smallest groups of equal size. Return
+    the number of groups, or -1 if the sides differ in size. Write into `start` (2, MAX_RANK + 1)
     where each group begins in `old` and in `new`, the dimensions of a size other than 1."""
     parts, i, j = 0, 0, 0
     while i < old_count or j < new_count:

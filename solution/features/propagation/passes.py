@@ -14,7 +14,7 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
 3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
    other dimensions requests the layouts of its operand and of its result.
 
-After the last pass, copies on both sides of a reshape or transpose become one, and a product
+After the last pass, copies on both sides of a reshape or transpose become one. A dot or convolution
 writes the layout that its readers read, if only the two minor dimensions are swapped. Then the
 custom calls disappear, and the remaining copies are marked.
 """
@@ -326,7 +326,7 @@ def _find_read(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _fuse_copies(program, state):
-    """Remove copies behind products and behind reshapes that move data: let the product or reshape
+    """Remove copies behind dots, convolutions and reshapes that move data: let these instructions
     write the layout of the copy.
 
     All readers of the result, not counting custom calls, must read that layout.
@@ -352,10 +352,11 @@ def _fuse_copies(program, state):
 
 @njit(cache=True, nogil=True)
 def _can_write(program, state, op, use):
-    """Return True if a product can write the layout in which the use `use` reads its result.
+    """Return True if a dot or convolution can write the layout in which `use` reads its result.
 
-    A product can swap its two minor dimensions, but not if the compiler fuses it with a reduction
-    that reads a convolution, or makes the copy a part of a reshape that moves data.
+    The instruction can swap the two minor dimensions of its result, but not if the compiler fuses
+    it with a reduction that reads a convolution, or makes the copy a part of a reshape that moves
+    data.
     """
     made, read = state.buffers[op], state.uses[use]
     if compare(made, read, program.sizes[op], program.rank[op]) != SWAPPED:
@@ -392,8 +393,9 @@ def mark_tiled_copies(program, given, free, state, marks):
 def _compare_use(program, given, state, use):
     """Return the kind of copy that stands before a use; ALIKE if there is no copy.
 
-    A reshape that the compiler moves away (_is_moved_away) needs no copy, nor does a product that
-    reads the two minor dimensions swapped. A broadcast ignores where dimensions of size 1 stand.
+    A reshape that the compiler moves away (_is_moved_away) needs no copy, nor does a dot or
+    convolution that reads the two minor dimensions swapped. A broadcast ignores where dimensions of
+    size 1 stand.
     """
     base, reader = program.read[use], program.reader[use]
     made, read, kind = state.buffers[base], state.uses[use], program.kind[reader]

@@ -92,7 +92,8 @@ class Propagation:
 
     @cached_property
     def _packed(self) -> np.ndarray:
-        """The layouts (pairs, 3) that each (node, layout) pair requests, packed into integers."""
+        """The layouts (pairs, 3) of output, input and kernel that each (node, layout) pair
+        requests, packed into integers."""
         from solution.features.propagation.states import pack_given
 
         graph, pairs, operands = self.graph, self.graph.layouts, find_operands(self.graph)

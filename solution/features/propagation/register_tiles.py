@@ -41,9 +41,9 @@ def count_padded_bytes(
 def split_sizes(
     layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sizes of the minor dimension and of the next one, and the product of the others.
-    All are (states,) float64, and 1 where a tensor has no such dimension; the arguments are those
-    of count_padded_bytes."""
+    """Return the sizes of the minor dimension and of the next one, and of all other dimensions
+    multiplied. All are (states,) float64, and 1 where a tensor has no such dimension; the arguments
+    are those of count_padded_bytes."""
     dimensions = list_dimensions(np.where(layouts < 0, make_row_major(rank), layouts), rank)
     ordered = np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)
     ordered = np.where(dimensions >= 0, ordered, 1).astype(np.float64)

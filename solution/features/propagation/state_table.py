@@ -291,7 +291,8 @@ def _describe(
     slow: np.ndarray,
 ) -> np.ndarray:
     """Return the columns of list_state_features (states, columns) float32."""
-    tensors = np.column_stack([points.made, points.read])  # (states, 3)
+    # (states, 3): the instructions that compute the result and the two main operands
+    tensors = np.column_stack([points.made, points.read])
     described = [
         describe_layouts(layouts[:, column], ops.sizes[instruction], ops.rank[instruction])
         for column, instruction in zip((MADE, FIRST, SECOND), tensors.T, strict=True)
@@ -324,8 +325,8 @@ class Measured:
     """The bytes of each state's tensors (result and two main operands; for a copy, the tensor
     before and after the copy), and the bytes of all tensors together."""
 
-    plain: np.ndarray  # (states, 3) float64, bytes without padding
-    padded: np.ndarray  # (states, 3) float64, bytes with padding; equal to `plain` without tiles
+    plain: np.ndarray  # (states, 3) float64: bytes of result and both operands, without padding
+    padded: np.ndarray  # (states, 3) float64: the same with padding; equal if nothing is padded
     # bytes of all tensors of the program, in the layouts that the compiler chooses if none is
     # requested, times how often each tensor is computed
     total: float
@@ -340,7 +341,7 @@ def _measure(
     """Return the bytes of the states' tensors. `layouts`: (states, 4), columns MADE ... COPY;
     `default`: the states if no layouts are requested."""
     graph, ops = propagation.graph, propagation.instructions
-    tensors = np.column_stack([points.made, points.read])  # (states, 3)
+    tensors = np.column_stack([points.made, points.read])  # (states, 3), as in _describe
     size = np.append(num_bytes(graph), 0.0)[ops.node]
     plain, all_bytes = size[tensors], size
     padded, runs = plain, np.ones(ops.number)
@@ -379,7 +380,8 @@ def _find_padding(points: Points, layouts: np.ndarray, measured: Measured) -> np
 def _describe_padding(
     ops: Instructions, points: Points, layouts: np.ndarray, measured: Measured
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns TPU_FEATURES: padding (states, 3) and matrix unit (states,)."""
+    """Return the columns TPU_FEATURES: padding (states, 3) of the result and the two main
+    operands, and matrix unit (states,)."""
     tensors = np.column_stack([points.made, points.read])
     padding = np.log2(np.maximum(measured.padded, 1) / np.maximum(measured.plain, 1))
     # width = sum over result and operands of log2(share of the matrix unit's width in use)

@@ -73,9 +73,10 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
     uses) int32, for the configurations `codes`. Stop before the table may get too small, and return
     the number of configurations done.
 
-    `packed` (pairs, 3), `starts` and `codes` are the codebook's, layouts packed into integers;
-    `free` (instructions,) marks tensors that change layout at no cost, such as constants. `state`
-    is working memory; new states are added to the table `states`.
+    `packed` (pairs, 3) has the codebook's layouts of output, input and kernel, packed into
+    integers; `starts` and `codes` are the codebook's. `free` (instructions,) marks tensors that
+    change layout at no cost, such as constants. `state` is working memory; new states are added to
+    the table `states`.
     """
     count, uses = program.kind.size, program.read.size
     given, marks = np.full(count, UNSET), np.empty(uses + count, np.int8)

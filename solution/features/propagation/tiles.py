@@ -7,8 +7,8 @@ little padding:
 
 * An array at the program's boundary (a parameter or a result) has the layout of least padded size.
   Its other dimensions are row-major, and ties go to row-major.
-* A product of two matrices is written in the layout of least padded size, too.
-* A product of arrays of higher rank is computed as a convolution. Each tensor has two minor
+* A dot of two matrices is written in the layout of least padded size, too.
+* A dot of arrays of higher rank is computed as a convolution. Each tensor has two minor
   dimensions. In an operand, they are its largest free and its largest contracted dimension; in the
   result, the largest free dimension of each operand. They stand in the order with less padding.
   The other dimensions are row-major.
@@ -97,8 +97,8 @@ def choose_layout(
 def divide_dimensions(
     left: Sequence[int], right: Sequence[int]
 ) -> list[tuple[list[int], list[int]]] | None:
-    """Divide the dimensions of both sides of a reshape into the smallest groups of equal products.
-    Dimensions of size 1 are left out. None if the products differ."""
+    """Divide the dimensions of both sides of a reshape into the smallest groups of equal size
+    (number of elements). Dimensions of size 1 are left out. None if the sides differ in size."""
     axes = [[axis for axis, size in enumerate(one) if size != 1] for one in (left, right)]
     groups: list[tuple[list[int], list[int]]] = []
     while axes[0] and axes[1]:
@@ -268,9 +268,9 @@ class DeviceLayouts:
 def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Instructions":
     """Return the instructions with the layouts that a TPU chooses by size.
 
-    The fields with these layouts are `device`, `fixed` (of parameters, products and reshapes) and
-    `wanted` (of operands of products and reshapes). Two more fields, which only a TPU needs, are
-    filled: `only_reader` and `forwards`.
+    The fields with these layouts are `device`, `fixed` (of parameters, dots, convolutions and
+    reshapes) and `wanted` (of operands of dots, convolutions and reshapes). Two more fields, which
+    only a TPU needs, are filled: `only_reader` and `forwards`.
     """
     layouts, count = DeviceLayouts(graph), len(inlined.node)
     device, fixed, wanted = ops.device.copy(), ops.fixed.copy(), ops.wanted.copy()
@@ -286,7 +286,7 @@ def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Inst
         summed = _find_summed(ops, op)
         if summed:
             fixed[op] = layouts.avoid_summed(inlined.node[op], int(fixed[op]), summed)
-    # A product of two matrices that only a transpose reads gets the transpose's best layout.
+    # A dot of two matrices that only a transpose reads gets the transpose's best layout.
     turned = find_turned(inlined, ops.opcodes, ops.rank, ops.dimensions)
     for dot, order in turned.items():
         if len(order) == 2:

@@ -144,8 +144,8 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
     """Return the number of blocks (configs,) that boxes (configs, rank) touch if they start at
-    multiples of `aligned` bytes (configs, rank). It is the product over dimensions of the size or,
-    for strides below a block, max(1, 1 + (size * stride - max(aligned, stride)) / block)."""
+    multiples of `aligned` bytes (configs, rank). It is, multiplied over all dimensions, the size
+    or, for strides below a block, max(1, 1 + (size * stride - max(aligned, stride)) / block)."""
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]

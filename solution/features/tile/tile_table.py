@@ -203,11 +203,12 @@ def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
 
 
 def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns REUSE, which treat a tile as a product (rows, step) x (step, columns) of
-    matrices: footprint = rows * columns + rows * step + columns * step. `minor`: (configs,) log1p
+    """Return the columns REUSE, which treat a tile as a matrix product (rows, step) x (step,
+    columns): footprint = rows * columns + rows * step + columns * step. `minor`: (configs,) log1p
     of the tile's size along the contiguous dimension."""
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # products over all loops of sums: those of a dot or reduce, and along a convolution's weights
+    # sizes multiplied over all loops that sum: those of a dot or reduce, and along a convolution's
+    # weights
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

@@ -234,11 +234,12 @@ class Round(NamedTuple):
 @dataclass(frozen=True)
 class ColourPlan:
     """All index arrays that a net needs to compute a batch of graphs. A colour is a distinct value
-    of a node over configurations; "colours 0" are those before the first round. Nodes and (node,
-    layout) pairs are numbered through all graphs."""
+    of a node over configurations. Nodes and (node, layout) pairs are numbered through all
+    graphs."""
 
-    nodes: np.ndarray  # (colours 0,) int64: the node that each colour belongs to
-    configured: np.ndarray  # (configured,) int64: the colours 0 of configurable nodes
+    nodes: np.ndarray  # (colours before the first round,) int64: the node of each of these colours
+    # (configured,) int64: those colours before the first round whose nodes are configurable
+    configured: np.ndarray
     pairs: np.ndarray  # (configured,) int64: the (node, layout) pair of each colour in `configured`
     rounds: list[Round]
     last: Colours  # distinct node values after the last round

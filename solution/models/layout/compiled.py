@@ -119,8 +119,9 @@ def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
-    """Return colours (distinct node values) before the first round: their numbers (nodes, configs),
-    and for each colour its node (colours,) and its (node, layout) pair (colours,) or NOTHING.
+    """Return the colours (numbers of distinct node values) before the first round: the colour of
+    each node in each configuration (nodes, configs); the node of each colour (colours,); and the
+    (node, layout) pair of each colour (colours,), NOTHING if the node is not configurable.
     `positions`, `firsts`: the results of _list_pairs; `codes`: as in _mark."""
     num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
@@ -195,9 +196,10 @@ def _mix(value):
 
 @njit(cache=True, nogil=True)
 def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
-    """Return the arrays of Colours (distinct node values) after another round: colour numbers
-    (nodes, configs), and a node and a configuration (colours,) of each colour. A hash table, reset
-    for each node, looks colours up."""
+    """Return the arrays of Colours (distinct node values) after another round: the colour of each
+    node in each configuration (nodes, configs); the node of each colour (colours,); and one
+    configuration with each colour (colours,). A hash table, reset for each node, looks colours
+    up."""
     # labels = mixed + FOR_OPERANDS * sum of mixed operands + FOR_CONSUMERS * sum of mixed consumers
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)

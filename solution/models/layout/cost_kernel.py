@@ -129,8 +129,8 @@ class CostKernelRanker(CostRanker):
         self.seed = seed
         self.cosines_: Cosines | None = None
         # (2 * cosines + 1,): weights of the random features in f, then in g (the module docstring
-        # defines both functions), then the factor on the prior cost of copied arguments, divided by
-        # ARGUMENT
+        # defines both functions). The last weight, times ARGUMENT, is the factor on the prior cost
+        # of copied arguments.
         self.weights_: np.ndarray = np.zeros(0)
 
     def fit(
@@ -231,7 +231,8 @@ class CostKernelRanker(CostRanker):
             yield slice(first, first + step)
 
     def _split_weights(self) -> np.ndarray:
-        """Return the weights (2, cosines) of f (copied or slow states) and g (instructions)."""
+        """Return the weights (2, cosines) of two learned functions, see the module docstring: f
+        corrects the prior cost of copied or slow states, g is an instruction's cost per byte."""
         return self.weights_[:-1].reshape(2, -1)
 
     def _add_up(self, graph: Graph, cosines: Cosines) -> tuple[np.ndarray, np.ndarray]:

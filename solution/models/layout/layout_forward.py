@@ -117,8 +117,8 @@ Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 
 def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value, Value]:
-    """Return the vectors of nodes, and their products with weights of the pair MLP, as two arrays
-    (nodes, width)."""
+    """Return the vectors of nodes, and these multiplied by a weight matrix of the pair MLP, as two
+    arrays (nodes, width)."""
     nodes = embed_nodes(layers, opcodes, numeric)
     return nodes, layers.linear(nodes, "pair.node")
 
@@ -166,8 +166,9 @@ def receive(
 
 
 def centre(weights: Weights, rounds: int) -> Weights:
-    """Return weights with which each round's messages and products of extra features have mean 0,
-    so that the norm need not subtract a mean. Move the bias to the message of a node to itself."""
+    """Return weights with which the vectors that each round adds up (messages, and extra features
+    multiplied by their weights) have mean 0, so that the norm need not subtract a mean. Move the
+    bias to the message of a node to itself."""
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"

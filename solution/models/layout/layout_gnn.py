@@ -151,8 +151,8 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 class PairMlp(nn.Module):
     """An MLP (Linear, GELU, Linear) of each (node, layout) pair: the node's vector, the layout's
-    embedded tokens and the pair's features. Products with the first weights are computed once for
-    each node and layout.
+    embedded tokens and the pair's features. The first layer's matrix products are computed
+    once for each node and layout.
 
     Shapes: nodes (nodes, width), node (pairs,) the node of each pair, layouts (layouts, 18) int8
     tokens, used (pairs,) the layout of each pair, features (pairs, features), table (tokens, token
@@ -182,8 +182,9 @@ class PairMlp(nn.Module):
         return self.out(functional.gelu(self.node(nodes)[node] + added))
 
     def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
-        """Return products (layouts, width) of `weights` (width, 18 x token width) with embedded
-        tokens (layouts, 18), by a one-hot matrix: the gradient of an embedding lookup is slower."""
+        """Return the matrix products (layouts, width) of `weights` (width, 18 x token width) and
+        the embedded `tokens` (layouts, 18). They are computed by a one-hot matrix, because the
+        gradient of an embedding lookup is slower."""
         numbers = torch.arange(len(table), dtype=tokens.dtype, device=tokens.device)
         is_token = (tokens[..., None] == numbers).flatten(1)
         by_token = weights.unflatten(1, (tokens.shape[1], -1)) @ table.T
@@ -191,8 +192,8 @@ class PairMlp(nn.Module):
 
 
 class Receiving(Protocol):
-    """The part of a round of message passing that follows the products with weights. A colour is a
-    distinct value of a node."""
+    """The part of a round of message passing that follows the multiplications by weight matrices. A
+    colour is a distinct value of a node."""
 
     # (marked, extras) float32: features of layout constraints, for the node values that have any
     known: Tensor
@@ -255,11 +256,13 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Computation:
-    """All index tensors and rounds of a batch; nodes and pairs are numbered through all graphs."""
+    """All index tensors and rounds of a batch; nodes and pairs are numbered through all graphs. A
+    colour is a distinct value of a node over configurations."""
 
-    nodes: Tensor  # (colours 0,) int64: the node that each distinct value belongs to
-    configured: Tensor  # (configured,) int64: indices of the values of configurable nodes
-    pairs: Tensor  # (configured,) int64: the (node, layout) pair of each value in `configured`
+    nodes: Tensor  # (colours before the first round,) int64: the node of each of these colours
+    # (configured,) int64: positions, in `nodes`, of the colours whose nodes are configurable
+    configured: Tensor
+    pairs: Tensor  # (configured,) int64: the (node, layout) pair of each entry of `configured`
     rounds: Sequence[Receiving]
     pooling: Pooling
 
@@ -295,8 +298,8 @@ class ColourBlock(nn.Module):
     x' = S x + [GELU(u), GELU(-u)], u = norm(W x + W_operands mean(operands) + W_consumers
     mean(consumers) + W_e extra + b)
 
-    `extra` has features of layout constraints. Products with weights are computed of the colours
-    before the round, because these are fewer. S is the identity if inputs == outputs, else learned.
+    `extra` has features of layout constraints. Colours are multiplied by weight matrices before the
+    round, because they are fewer then. S is the identity if inputs == outputs, else learned.
     Shapes: x (colours before, inputs) -> (colours after, outputs). Sources: GraphSAGE (Hamilton et
     al., 2017), with separate weights; both signs as in CReLU (Shang et al., 2016).
     """

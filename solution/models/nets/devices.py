@@ -25,7 +25,7 @@ def make_fabric() -> Fabric:
 
 
 def pick_precision() -> Literal["bf16-mixed", "32-true"]:
-    """Return Fabric's precision: bfloat16 products on a GPU that has them, else float32."""
+    """Return Fabric's precision: bfloat16 matrix products on a GPU that has them, else float32."""
     is_gpu = pick_device().type == "cuda"
     is_half = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if is_half else "32-true"

@@ -110,7 +110,8 @@ def embed_nodes(layers: Layers[Value], opcodes: Value, numeric: Value) -> Value:
 
 
 class NumpyLayers:
-    """The operations of `Layers` in numpy. In a product, equal rows of x may round differently."""
+    """The operations of `Layers` in numpy. A matrix product may round equal rows of x
+    differently."""
 
     def __init__(self, weights: Weights, scalers: Scalers) -> None:
         self.weights, self._scalers = weights, scalers
@@ -231,7 +232,7 @@ LOOPS = "scipy.sparse._sparsetools"  # the module of scipy's C loops for sparse 
 class SparseRows(NamedTuple):
     """A sparse matrix in CSR format: row i has the entries starts[i] : starts[i + 1], in any order;
     entries of one column add up. scipy's classes sort and check entries, which takes longer than
-    the product. `starts` and `columns` have one integer type; int32 is faster."""
+    the matrix product. `starts` and `columns` have one integer type; int32 is faster."""
 
     starts: np.ndarray  # (rows + 1,) int32 or int64: first entry of each row, then the entry count
     columns: np.ndarray  # (entries,), the type of `starts`: column of each entry
@@ -253,15 +254,16 @@ class SparseRows(NamedTuple):
         return self._replace(starts=self.starts[rows.start : rows.stop + 1])
 
     def product(self, x: np.ndarray) -> np.ndarray:
-        """Return the product with x (columns, width) float32: (rows, width) float32."""
+        """Return the matrix product with x (columns, width) float32: (rows, width) float32."""
         return sum_entries(self.starts, self.columns, x, self.values)
 
 
 def sum_entries(
     starts: np.ndarray, columns: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the product (rows, width) of a sparse CSR matrix and x (columns, width), in x's type.
-    Row i has the entries starts[i] : starts[i + 1] of `columns` and `weights` (by default 1)."""
+    """Return the matrix product (rows, width) of a sparse CSR matrix and x (columns, width), in x's
+    type. Row i has the entries starts[i] : starts[i + 1] of `columns` and `weights` (by default
+    1)."""
     sums = np.zeros((len(starts) - 1, x.shape[1]), x.dtype)
     values = np.ones(len(columns), x.dtype) if weights is None else weights
     kind = np.result_type(starts, columns)

@@ -18,8 +18,8 @@ class Mlp(nn.Sequential):
 
 class NodeMlp(nn.ModuleList):
     """An MLP (Linear, GELU, Linear) on each node's row of `table` (an embedding) concatenated with
-    the node's features. The table's product with the first weights is computed once, not once for
-    each node.
+    the node's features. The table is multiplied by the first weights once, not once for each
+    node.
 
     Shapes: table (entries, inputs - features), entry (nodes,) int64 the row of each node, features
     (nodes, features) -> (nodes, outputs).

@@ -39,7 +39,7 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """The product matrix @ x, with a gradient for x. Forward and backward pass gather rows, never
+    """The operation matrix @ x, with a gradient for x. Forward and backward pass gather rows, never
     scatter them, so that a CPU computes the same bytes each time."""
 
     @staticmethod
@@ -62,7 +62,7 @@ class _Bags(NamedTuple):
 
 def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
     """Return matrix @ x in float32, which is precise enough for sums over many nodes. On a CPU,
-    embedding_bag is several times as fast as torch's CSR product."""
+    embedding_bag is several times as fast as torch's CSR matrix product."""
     return functional.embedding_bag(
         matrix.columns,
         # detached: otherwise torch records data for the backward pass, which takes time

@@ -22,7 +22,7 @@ class Validation:
     score: float  # the metric of the graph's collection, see solution.domain.metrics.score_ranking
     opa: float  # ordered pair accuracy
     tau: float  # Kendall's tau
-    loss: float  # the training loss
+    loss: float  # the function that training minimises, here on the validation graphs
 
     def measures(self) -> dict[str, float]:
         """Return the measures besides `score` by name, for the log."""

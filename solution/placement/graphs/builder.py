@@ -1,10 +1,10 @@
 """Build a model's graph from operations; add its backward pass and updates automatically.
 
-Gradients follow the graph backwards. A product has one gradient product per operand, with the same
-number of operations; the gradient of a reduction is a broadcast; an element-wise operation has one
-multiplication per operand, or a reduction if the operand was broadcast. Slices and concatenations
-turn into each other, and the gradient of a gather is a copy of rows. Gradients of one tensor are
-added.
+Gradients follow the graph backwards. The gradient of a dot or convolution is one dot or convolution
+per operand, with as many arithmetic operations; the gradient of a reduction is a broadcast; an
+element-wise operation has one multiplication per operand, or a reduction if the operand was
+broadcast. Slices and concatenations turn into each other, and the gradient of a gather is a copy of
+rows. Gradients of one tensor are added.
 """
 
 import math
@@ -76,7 +76,7 @@ class ProgramBuilder:
         return self.add(opcode, self.shapes[inputs[0]], inputs)
 
     def dense(self, tensor: int, width: int, activation: str | None = None) -> int:
-        """Add a dense layer: a product with new weights, a bias, and the activation."""
+        """Add a dense layer: a dot with new weights, a bias, and the activation."""
         weights = self.parameter(self.shapes[tensor][-1], width)
         summed = self.apply("add", self.dot(tensor, weights), self.parameter(width))
         return summed if activation is None else self.apply(activation, summed)

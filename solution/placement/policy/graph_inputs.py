@@ -59,10 +59,11 @@ def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
 
 
 class Votes(NamedTuple):
-    """Weighted edges between nodes that should share a device; weights on one node sum to 1."""
+    """Votes of neighbours on a node's device, because nodes joined by an edge should share one. The
+    weights of all votes on one node's device add up to 1."""
 
     to: Tensor  # (votes,) int64: the node whose device is voted on
-    of: Tensor  # (votes,) int64: the neighbour that votes
+    of: Tensor  # (votes,) int64: the neighbour that votes, for the devices that it prefers itself
     weights: Tensor  # (votes,) float32: see _find_votes
 
 

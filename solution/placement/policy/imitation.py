@@ -117,7 +117,7 @@ class StepRunner:
         return loss.detach()
 
 
-# weigh_devices: part of the weight that is equal for all nodes; upper bound on loss / mean loss
+# weigh_devices: part of the weight that is equal for all nodes; upper bound on delay / mean delay
 EVEN, MOST = 0.3, 30.0
 
 
@@ -159,12 +159,12 @@ def list_renamings(machine: Machine) -> Tensor:
 
 
 def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
-    """Return each node's weight (nodes,) float32 in the loss of the placement.
+    """Return each node's weight (nodes,) float32 in the training loss of the placement.
 
-    weight = EVEN + (1 - EVEN) * min(loss / mean loss, MOST), then divided by the mean weight
-
-    A node's loss is how much longer the program takes if only this node moves to the next device:
-    most nodes are light, and one misplaced heavy node may cost what the whole partition gains.
+    A node's delay (`losses`) is the share by which the program takes longer if only this node moves
+    to the next device. weight = EVEN + (1 - EVEN) * min(delay / mean delay, MOST), then divided by
+    the mean weight. Weights are needed because most nodes are light, and one misplaced heavy node
+    may cost what the whole partition gains.
     """
     graph, devices = evaluator.graph, len(evaluator.machine)
     nodes, runtime = np.flatnonzero(graph.decides_device), evaluator.environment.runtime

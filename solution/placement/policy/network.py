@@ -334,9 +334,10 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide placement, schedule and fusion of all nodes, one after the other. Each task reads
-        the actions of the earlier tasks or, if `soft`, their probabilities. `found`: node states
-        and modulation factors from `_share`. For the other arguments see `forward`."""
+        """Decide the tasks one after the other (placement, schedule, fusion), each for all nodes at
+        once. Each task reads the actions of the earlier tasks or, if `soft`, their probabilities.
+        `found`: node states and modulation factors from `_share`. For the other arguments see
+        `forward`."""
         state, factor = found
         choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None

@@ -1,8 +1,8 @@
 """Simulate a decision once, compiled: fuse nodes, run the event loop, find the critical chain.
 
 Fusion: a node is merged into its readers if they all are in one kernel on its device and the kernel
-stays within its limits (MAX_SIZE nodes, one product). So only the last node of a kernel is read by
-other kernels, and kernels cannot wait for each other: no search for cycles is needed.
+stays within its limits (MAX_SIZE nodes, one dot or convolution). So only the last node of a kernel
+is read by other kernels, and kernels cannot wait for each other: no search for cycles is needed.
 
 The critical chain consists of the kernels and transfers that wait for each other, from the last
 kernel that ends back to one that waits for nothing.

@@ -139,7 +139,7 @@ KEY = ("layout:xla:random", "program")
 
 
 class LinearNet(nn.Module):
-    """Scores rows of numbers by a product."""
+    """Scores rows of numbers by a matrix product."""
 
     def __init__(self) -> None:
         super().__init__()
