@@ -26,11 +26,11 @@ from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.compiled import CompiledProgram
 from solution.collecting.tpu.estimator import Answer, Estimator
-from solution.collecting.tpu.ranking import Budget, rank_by_compiler
+from solution.collecting.tpu.ranking import BACKEND, Budget, rank_by_compiler
 from solution.collecting.tpu.requests import group_by_requests
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
-from solution.experiments.layout_compiler_001 import add_known_costs
+from solution.models.layout.known_costs import add_known_costs
 from solution.programs.child import Limits
 from solution.system.terminal import output, say
 
@@ -161,7 +161,7 @@ def rank_within(
     rows = []
     for file in files:
         graph = read_file(file)
-        module, prior = lift(graph).module, add_known_costs(graph)
+        module, prior = lift(graph).module, add_known_costs(graph, BACKEND)
         assert graph.runtimes is not None
         for budget in budgets:
             limits = Budget(budget, seconds)

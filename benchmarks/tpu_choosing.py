@@ -23,8 +23,8 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment
-from solution.experiments.layout_compiler_001 import add_known_costs
 from solution.features.preparation import repair_padding
+from solution.models.layout.known_costs import add_known_costs
 from solution.serving.bundle import load_bundle
 from solution.system.processes import one_thread
 from solution.system.terminal import say
@@ -54,7 +54,7 @@ def main() -> None:
         graphs = [g for g, ranking in zip(graphs, rankings, strict=True) if not ranking.known]
         scores = [ranking.scores for ranking in rankings if not ranking.known]
     else:
-        scores = [add_known_costs(graph) for graph in graphs]
+        scores = [add_known_costs(graph, "tpu") for graph in graphs]
     tables = [make_table(graph) for graph in graphs]
     show(tables, [score[table.first] for table, score in zip(tables, scores, strict=True)], options)
 

@@ -88,7 +88,8 @@ def rank_first(
         doubt: why the models' order may be wrong for the target, see find_doubt; "" if no reason.
         regret, confidence: see Bundle.rank.
     """
-    from solution.experiments.layout_compiler_001 import add_known_costs
+    from solution.collecting.tpu.ranking import BACKEND
+    from solution.models.layout.known_costs import add_known_costs
     from solution.serving.ranking import Ranking
 
     graph = question.graph
@@ -97,7 +98,7 @@ def rank_first(
             f"the order is that of {COPIES} under the rules of a TPU's layout assignment, and none "
             "is calibrated for that"
         )
-        scores = add_known_costs(graph).astype(np.float32)
+        scores = add_known_costs(graph, BACKEND).astype(np.float32)
         unknown = np.full(graph.num_configs, np.nan)
         return Ranking(
             graph, scores, unknown, None, reason, False, regret, confidence, ()

@@ -26,9 +26,8 @@ from solution.collecting.tpu.target import TpuTarget
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.features.propagation.state_table import state_tables
 from solution.models.base import Ranker, RankerSettings, check_no_options
-from solution.models.layout.known_costs import weigh_states
+from solution.models.layout.known_costs import add_known_costs
 from solution.models.settings import check_choice, check_size
 from solution.system.progress import console, warn
 from solution.system.report import Report, silent
@@ -90,7 +89,7 @@ class CompilerRanker(Ranker):
 
     def predict(self, graph: Graph) -> np.ndarray:
         check_no_options(graph)
-        target, prior = parse_target(self.settings.target), add_known_costs(graph)
+        target, prior = parse_target(self.settings.target), add_known_costs(graph, BACKEND)
         try:
             module = lift(graph).module
         except NotLiftedError as error:
@@ -113,14 +112,6 @@ class CompilerRanker(Ranker):
 def tell(words: str) -> None:
     """Print on standard error how many compilations are planned and what they may cost."""
     console.print(words, markup=False, highlight=False, soft_wrap=True)
-
-
-def add_known_costs(graph: Graph) -> np.ndarray:
-    """Return the sum (configs,) float64 of each configuration's prior costs on a TPU: costs that
-    need no training (solution.models.layout.known_costs)."""
-    table = state_tables(BACKEND)(graph)
-    costs = weigh_states(graph, table).total
-    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
 
 
 EXPERIMENT = Experiment(name="layout_compiler_001", collections=LAYOUT, ranker=CompilerSettings())

@@ -16,8 +16,11 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
+from solution.features.propagation.backend import BACKENDS
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
+
+BACKEND = "backend.txt"  # file in a cost model's folder
 
 
 def check_no_options(graph: Graph) -> None:
@@ -79,12 +82,20 @@ class CostRanker(Ranker):
     """A ranker whose scores are sums of costs of states: layout assignments of instructions, or of
     operands as one instruction reads them."""
 
-    settings: Any
+    # The backend whose layout assignment gives the states: a name in BACKENDS. Fitting sets it.
+    backend: str = ""
 
-    @property
-    def backend(self) -> str:
-        """The backend whose layout assignment gives the states: a name in BACKENDS."""
-        return str(self.settings.backend)
+    def save_backend(self, folder: Path) -> None:
+        """Write the backend's name into an existing folder."""
+        (folder / BACKEND).write_text(self.backend + "\n", encoding="utf-8")
+
+    def load_backend(self, folder: Path) -> None:
+        """Restore what `save_backend` wrote. Raises InputError if it is no backend's name."""
+        path = folder / BACKEND
+        found = path.read_text(encoding="utf-8").strip()
+        if found not in BACKENDS:
+            raise InputError(f"{path}: expected one of {', '.join(BACKENDS)}, found {found!r}.")
+        self.backend = found
 
     @abstractmethod
     def list_costs(self, graph: Graph) -> np.ndarray:

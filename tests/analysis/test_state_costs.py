@@ -29,7 +29,7 @@ TRAINING = TrainingSettings(loss="list_mle", epochs=2, patience=None, learning_r
 
 @pytest.fixture(scope="module")
 def ranker() -> CostNetRanker:
-    return CostNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS, [])
+    return CostNetSettings(backend="cpu", width=8, training=TRAINING).build(0).fit(GRAPHS, [])
 
 
 def test_two_configurations_differ_by_what_is_shown(ranker: CostNetRanker, tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_two_configurations_differ_by_what_is_shown(ranker: CostNetRanker, tmp_p
 
 
 @pytest.mark.parametrize("settings", [
-    CostNetSettings(width=8, training=TRAINING),
-    CostKernelSettings(cosines=16),
+    CostNetSettings(backend="cpu", width=8, training=TRAINING),
+    CostKernelSettings(backend="cpu", cosines=16),
     CostNetSettings(backend="tpu", width=8, training=TRAINING),
     CostKernelSettings(backend="tpu", cosines=16),
 ])  # fmt: skip

@@ -136,6 +136,7 @@ class CostKernelRanker(CostRanker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
+        self.backend = known_costs.choose_backend(self.settings.backend, graphs)
         everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
         steps = 2 * len(everything)
         scaler = fit_scaler(self._list_columns(everything, steps, report))
@@ -161,7 +162,7 @@ class CostKernelRanker(CostRanker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        numbers, costs = self._table(graph).numbers, self.list_costs(graph)
+        costs, numbers = self.list_costs(graph), self._table(graph).numbers
         step = max(1, CHUNK_VALUES // max(1, numbers.shape[1]))
         sums = [
             costs[numbers[first : first + step]].sum(axis=1)
@@ -195,8 +196,10 @@ class CostKernelRanker(CostRanker):
             "weights": self.weights_,
         }
         save_file(arrays, folder / MODEL)
+        self.save_backend(folder)
 
     def load(self, folder: Path) -> Self:
+        self.load_backend(folder)
         arrays = load_file(folder / MODEL)
         scaler = Scaler(arrays["mean"], arrays["scale"])
         self.cosines_ = Cosines(scaler, arrays["directions"], arrays["opcodes"], arrays["phases"])
@@ -205,7 +208,7 @@ class CostKernelRanker(CostRanker):
 
     def _table(self, graph: Graph) -> StateTable:
         check_no_options(graph)
-        return state_tables(self.settings.backend)(graph)
+        return state_tables(self.backend)(graph)
 
     def _list_columns(
         self, graphs: Sequence[Graph], steps: int, report: Report

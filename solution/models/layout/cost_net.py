@@ -23,7 +23,8 @@ that programs with many and with few copies have equal influence.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from pathlib import Path
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -43,6 +44,7 @@ from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
+from solution.system.report import Report, silent
 
 # maximum number of (configuration, state) entries that are summed at once, to bound memory
 CHUNK_VALUES = 1 << 24
@@ -114,11 +116,25 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
     scores_beside_a_list = True
     reads_program_order = True
 
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        self.backend = known_costs.choose_backend(self.settings.backend, graphs)
+        return super().fit(graphs, validation, report)
+
     def prepare(self, graph: Graph) -> CostInputs:
         return prepare(graph, self.backend)
 
     def make_net(self) -> "CostNet":
-        return CostNet(self.settings)
+        return CostNet(self.settings, self.backend)
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        self.save_backend(folder)
+
+    def load(self, folder: Path) -> Self:
+        self.load_backend(folder)
+        return super().load(folder)
 
     def list_costs(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
@@ -170,13 +186,13 @@ class StateMlp(nn.Module):
 class CostNet(nn.Module):
     """The additive cost net: score configurations of whole (not pruned) layout graphs."""
 
-    def __init__(self, settings: CostNetSettings) -> None:
+    def __init__(self, settings: CostNetSettings, backend: str) -> None:
         super().__init__()
         width, dropout = settings.width, settings.dropout
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
-        columns = len(state_table.list_state_features(settings.backend))
-        self.pads = BACKENDS[settings.backend].device_layouts
+        columns = len(state_table.list_state_features(backend))
+        self.pads = BACKENDS[backend].device_layouts
         self.instruction = StateMlp(width, columns, state_table.NUM_SHARES, dropout)
         # factors on the costs of copies, short loops, two-step reductions, slow dots, and padding
         self.times = StateMlp(width, columns, 4 + self.pads, dropout)

@@ -11,15 +11,18 @@ or writes padding, and copies of arguments (parameters of the program) count as 
 of cost is a share of the bytes of all tensors.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
+from solution.domain.graph import Graph, PerGraph
+from solution.domain.metrics import kendall_tau
 from solution.features.propagation.backend import BACKENDS
-from solution.features.propagation.state_table import BYTES, StateTable
-from solution.models.base import RankerSettings
+from solution.features.propagation.state_table import BYTES, StateTable, state_tables
+from solution.models.base import RankerSettings, check_no_options
+from solution.models.sampling import choose_rows
 from solution.models.settings import check_choice
 
 STRIDED = 0.3  # extra cost of a copied byte for each doubling of the read stride
@@ -37,16 +40,20 @@ STARTED = 7e4
 # minimum deviation of copied bytes, as a share of all bytes, by which scores are divided
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
+AUTO = "auto"
+# at most this many graphs, and configurations of each, decide between the backends
+MOST_GRAPHS, MOST_CONFIGS = 24, 16
 
 
 @dataclass(frozen=True)
 class CostSettings(RankerSettings):
     """The settings that all cost models share."""
 
-    backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
+    # a name in features.propagation.backend.BACKENDS; AUTO: see choose_backend
+    backend: str = AUTO
 
     def __post_init__(self) -> None:
-        check_choice("backend", self.backend, BACKENDS)
+        check_choice("backend", self.backend, (AUTO, *BACKENDS))
 
     @property
     def needed_hops(self) -> int | None:
@@ -100,6 +107,35 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
         spared=is_made * ONCE * table.at_once,
         made=is_made * table.shares[:, BYTES],
     )
+
+
+def add_known_costs(graph: Graph, backend: str) -> np.ndarray:
+    """Return the sum (configs,) float64 of each configuration's prior costs; nothing is learned.
+    `backend`: a name in BACKENDS."""
+    table = state_tables(backend)(graph)
+    costs = weigh_states(graph, table).total
+    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
+
+
+def choose_backend(setting: str, graphs: Sequence[Graph]) -> str:
+    """Return the backend `setting`; for AUTO the one whose prior costs order the runtimes of
+    `graphs` better, by Kendall's tau in the mean over at most MOST_GRAPHS graphs that lie evenly in
+    their sequence. Files of graphs do not say where their programs ran."""
+    if setting != AUTO:
+        return setting
+    chosen = np.linspace(0, len(graphs) - 1, min(len(graphs), MOST_GRAPHS)).astype(int)
+    taus = np.sum([_try_backends(graphs[number]) for number in chosen], axis=0)
+    return list(BACKENDS)[int(np.argmax(taus))]
+
+
+@PerGraph
+def _try_backends(graph: Graph) -> tuple[float, ...]:
+    """Return Kendall's tau of the prior costs and runtimes of MOST_CONFIGS configurations, for each
+    of BACKENDS."""
+    check_no_options(graph)
+    few = choose_rows(graph, MOST_CONFIGS, seed=0).graph
+    assert few.runtimes is not None
+    return tuple(kendall_tau(add_known_costs(few, backend), few.runtimes) for backend in BACKENDS)
 
 
 def find_made(table: StateTable) -> np.ndarray:

@@ -14,13 +14,14 @@ from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
 from solution.collecting.tpu import request_model, target
 from solution.collecting.tpu.estimator import Estimator
-from solution.collecting.tpu.ranking import Budget, rank_by_compiler
+from solution.collecting.tpu.ranking import BACKEND, Budget, rank_by_compiler
 from solution.collecting.tpu.request_model import RequestModel, make_effects
 from solution.collecting.tpu.requests import group_by_requests
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.experiments.layout_compiler_001 import EXPERIMENT, CompilerSettings, add_known_costs
+from solution.experiments.layout_compiler_001 import EXPERIMENT, CompilerSettings
 from solution.features.candidates import make_candidates
 from solution.models.catalogue import load_model, save_model
+from solution.models.layout.known_costs import add_known_costs
 from solution.serving.reading import read_questions
 from solution.system.errors import InputError
 from tests.conftest import FastSlow, assert_refused, assert_said
@@ -128,7 +129,7 @@ def test_with_a_budget_for_all_the_order_is_the_estimates(estimator: Estimator) 
 
 
 def test_a_budget_is_kept_and_said(estimator: Estimator) -> None:
-    prior = add_known_costs(GRAPH)
+    prior = add_known_costs(GRAPH, BACKEND)
     order = rank_by_compiler(GRAPH, MODULE, prior, estimator, Budget(3))
     assert order.asked == 3 < order.sets
     assert np.isfinite(order.scores).all() and np.isnan(order.estimates).any()
@@ -179,7 +180,7 @@ def test_a_graph_that_is_no_program_is_ranked_by_copies(capsys: pytest.CaptureFi
     opcodes[-1] = OPCODE_IDS["send"]
     graph = dataclasses.replace(GRAPH, node_opcodes=opcodes)
     scores = EXPERIMENT.ranker.build(0).predict(graph)
-    np.testing.assert_array_equal(scores, add_known_costs(graph).astype(np.float32))
+    np.testing.assert_array_equal(scores, add_known_costs(graph, BACKEND).astype(np.float32))
     said = " ".join(capsys.readouterr().err.split())
     assert "chain: node 6 (send)" in said and "copies" in said
 
@@ -224,7 +225,7 @@ def test_rank_for_a_tpu_promises_nothing_of_the_cpu(fastslow: FastSlow, tmp_path
     # layouts are ranked by the TPU's rules, because no model has learned from one
     (question,) = read_questions(file, None, CONFIGS, None)
     (found,) = json.loads((tmp_path / "all.json").read_text())
-    scores = add_known_costs(question.graph)
+    scores = add_known_costs(question.graph, BACKEND)
     order = [row["config"] for row in found["configurations"]]
     assert order == np.argsort(scores.astype(np.float32), kind="stable").tolist()
     assert found["measure"] is None and "copies" in found["reason"]

@@ -1,12 +1,18 @@
 """The kernel of costs: its covariance, its one solution, and what it learns of made labels."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
+from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, FEATURES, state_tables
+from solution.models.base import BACKEND
+from solution.models.catalogue import load_model, save_model
 from solution.models.layout.cost_kernel import (
     ARGUMENT,
     FARTHEST,
@@ -16,7 +22,7 @@ from solution.models.layout.cost_kernel import (
     CostKernelRanker,
     CostKernelSettings,
 )
-from solution.models.layout.known_costs import LEAST, PARAMETER, weigh_states
+from solution.models.layout.known_costs import LEAST, PARAMETER, add_known_costs, weigh_states
 from solution.system.errors import InputError
 from tests.features.propagation.drawn import draw_graph
 from tests.made.costs import label, label_by_copies, sum_costs
@@ -25,7 +31,7 @@ from tests.made.graphs import make_layout_graph
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
 DRAWN = [draw_graph(seed, configs=24) for seed in range(40)]
 ROW_MAJOR = [feature.name for feature in FEATURES].index("state_made_row_major")
-NO_COSTS = CostKernelSettings(cosines=16, penalty=1e12)
+NO_COSTS = CostKernelSettings(backend="cpu", cosines=16, penalty=1e12)
 
 
 def opcodes_of(graph: Graph) -> list[int]:
@@ -82,7 +88,7 @@ def test_weights_are_those_of_a_ridge_regression_with_weights_of_each_program(ow
     Beside the columns that all programs share, each has the same once more for itself, but that of
     arguments, as much larger as its own weights are penalised less.
     """
-    settings = CostKernelSettings(cosines=24, penalty=1e-3, own=own)
+    settings = CostKernelSettings(backend="cpu", cosines=24, penalty=1e-3, own=own)
     ranker = settings.build(3).fit(GRAPHS[:3], GRAPHS[3:])
     alpha, size = settings.penalty * len(GRAPHS), 2 * 24 + 1
     rows, labels, weights = [], [], []
@@ -104,7 +110,7 @@ def test_weights_are_those_of_a_ridge_regression_with_weights_of_each_program(ow
 
 
 def test_a_score_is_the_sum_of_what_is_known_and_learned() -> None:
-    ranker = CostKernelSettings(cosines=24).build(0).fit(GRAPHS[:3], [])
+    ranker = CostKernelSettings(backend="cpu", cosines=24).build(0).fit(GRAPHS[:3], [])
     for graph in GRAPHS[3:]:
         known, columns = add_up(ranker, graph)
         expected = (known + columns @ ranker.weights_)[graph.distinct.inverse]
@@ -137,7 +143,7 @@ def test_what_copies_of_arguments_cost_is_learned(times: float) -> None:
     """Some who call a program hand it arguments in the layouts that it asks for."""
     graphs = [label_by_copies(graph, times) for graph in DRAWN]
     others = [label_by_copies(graph, 1 - times) for graph in DRAWN]
-    ranker = CostKernelSettings(cosines=64).build(0).fit(graphs[:28], [])
+    ranker = CostKernelSettings(backend="cpu", cosines=64).build(0).fit(graphs[:28], [])
     assert measure(ranker, graphs[28:]) > 0.9
     assert measure(ranker, graphs[28:]) > measure(ranker, others[28:]) + 0.05
 
@@ -152,7 +158,7 @@ def test_what_nobody_knew_is_learned() -> None:
         return known.copying * is_row_major + 0.1 * known.made * ~is_row_major
 
     graphs = [label(graph, cost(graph)) for graph in DRAWN]
-    learned = CostKernelSettings(cosines=256).build(0).fit(graphs[:28], [])
+    learned = CostKernelSettings(backend="cpu", cosines=256).build(0).fit(graphs[:28], [])
     assert measure(learned, graphs[28:]) > measure(NO_COSTS.build(0).fit(graphs, []), graphs[28:])
     assert measure(learned, graphs[28:]) > 0.8
 
@@ -183,6 +189,26 @@ def test_shares_of_what_is_known() -> None:
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
         CostKernelSettings(**wrong)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_runtimes_tell_the_backend_and_a_model_remembers_it(backend: str, tmp_path: Path) -> None:
+    """By default the rules are those whose prior costs order the training runtimes."""
+    graphs = [
+        replace(graph, runtimes=np.exp(add_known_costs(graph, backend)))
+        for graph in (*GRAPHS, *DRAWN[:8])
+    ]
+    settings = CostKernelSettings(cosines=16)
+    ranker = settings.build(0).fit(graphs, [])
+    told = CostKernelSettings(backend=backend, cosines=16).build(0).fit(graphs, [])
+    assert ranker.backend == told.backend == backend
+    save_model(ranker, settings, 0, tmp_path)
+    loaded = load_model(tmp_path).ranker
+    for graph in DRAWN:
+        np.testing.assert_array_equal(loaded.predict(graph), told.predict(graph))
+    (tmp_path / BACKEND).write_text("gpu")
+    with pytest.raises(InputError, match=f"{BACKEND}.*cpu, tpu.*gpu"):
+        settings.build(0).load(tmp_path)
 
 
 def test_columns_that_never_vary_say_nothing() -> None:
