@@ -48,7 +48,8 @@ MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
 # _density computes exp(-y), y at most MOST_EXPONENT, as exp(-y / PARTS) to the power of PARTS
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
 # "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops of
-# constant length would be unrolled instead, so the length of a row is a variable.
+# constant length would be unrolled instead, so the length of a row is a variable. A loop that sums
+# writes no array, see _hand_back.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
@@ -308,7 +309,8 @@ class _Receive(torch.autograd.Function):
         gradient = gradients[0].contiguous().numpy()
         senders = ctx.links.aggregation.num_columns
         scaling = [tensor.detach().contiguous().numpy() for tensor in ctx.saved_tensors]
-        found = _hand_back(gradient, *ctx.kept, *scaling, senders, *_list_entries(ctx.links))
+        rows = np.zeros((3, gradient.shape[1] // 2), FLOAT)
+        found = _hand_back(gradient, rows, *ctx.kept, *scaling, senders, *_list_entries(ctx.links))
         return *map(torch.from_numpy, found), None, None
 
 
@@ -397,10 +399,11 @@ def _receive(
 
 @njit(**FAST)
 def _hand_back(
-    gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
+    gradient, rows, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
     """Return the gradients of the arguments messages, kept, extra, weight and bias of _receive.
-    `gradient`: (colours after, 2 x half), of the values that _receive returned."""
+    `gradient`: (colours after, 2 x half), of the values that _receive returned. `rows`: (3, half)
+    zeros, which are overwritten."""
     # With n, s and u as in _receive, and the gradient g = [g1, g2] of the values that it returned:
     # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
     # ds = (dn - mean(dn) - n mean(dn n)) / deviation of s;  dmessage = sum of factor * ds
@@ -408,23 +411,25 @@ def _hand_back(
     to_messages = np.zeros((senders, half), FLOAT)
     to_kept = np.zeros((senders // 3, 2 * half), FLOAT)
     to_extra = np.zeros((len(marked), half), FLOAT)
-    to_weight, to_bias, change = np.zeros(half, FLOAT), np.zeros(half, FLOAT), np.empty(half, FLOAT)
+    to_weight, to_bias, change = rows[0], rows[1], rows[2]
     mark = 0
     for row in range(count):
         asked, known, stays = gradient[row], normed[row], to_kept[parents[row]]
         for j in range(2 * half):
             stays[j] += asked[j]
-        mean = along = FLOAT(0)
         for j in range(half):
             update = known[j] * weight[j] + bias[j]
             slope = FLOAT(0.5) * (FLOAT(1) + _erf(update * ROOT_HALF)) + update * _density(update)
             to_update = slope * (asked[j] + asked[half + j]) - asked[half + j]
             to_weight[j] += to_update * known[j]
             to_bias[j] += to_update
-            to_update *= weight[j]
-            change[j] = to_update
-            mean += to_update
-            along += to_update * known[j]
+            change[j] = to_update * weight[j]
+        # A loop that also writes would be vectorised only if its arrays lie far enough apart in
+        # memory, which differs from run to run, and with it the order of these sums.
+        mean = along = FLOAT(0)
+        for j in range(half):
+            mean += change[j]
+            along += change[j] * known[j]
         mean /= FLOAT(half)
         along /= FLOAT(half)
         for j in range(half):

@@ -25,7 +25,14 @@ from solution.models.layout.colour_refinement import (
     number_small,
     refine,
 )
-from solution.models.layout.compiled import CompiledRound, _density, _erf
+from solution.models.layout.compiled import (
+    FLOAT,
+    CompiledRound,
+    _density,
+    _erf,
+    _hand_back,
+    _list_entries,
+)
 from solution.models.layout.layout_forward import describe_graph
 from solution.models.layout.layout_gnn import (
     DeviceRound,
@@ -382,3 +389,20 @@ def test_functions_are_as_exact_as_they_say(most: float) -> None:
     np.testing.assert_allclose(found[:, 0], torch.erf(wide), rtol=0, atol=4e-7)
     exact = torch.exp(-wide.square() / 2) / np.sqrt(2 * np.pi)
     np.testing.assert_allclose(found[:, 1], exact, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("half", [8, 24])
+def test_gradients_do_not_depend_on_where_arrays_lie(half: int) -> None:
+    """A compiled loop may compare the addresses of its arrays, and then sum in another order."""
+    generator, count, before = np.random.default_rng(0), 12, 6
+    entries = _list_entries(draw_round(generator, before, count, marked=4))
+    shapes = (count, 2 * half), (count, half), (count,), (half,), (half,)
+    gradient, *rest = (generator.normal(size=shape).astype(FLOAT) for shape in shapes)
+    found = set()
+    for gap in (*range(4 * half), 1 << 16):
+        memory = np.zeros(gradient.size + gap + 3 * half, FLOAT)
+        near, rows = memory[: gradient.size].reshape(gradient.shape), memory[gradient.size + gap :]
+        near[:] = gradient
+        gradients = _hand_back(near, rows.reshape(3, half), *rest, 3 * before, *entries)
+        found.add(b"".join(array.tobytes() for array in gradients))
+    assert len(found) == 1
