@@ -90,9 +90,10 @@ class CostRanker(Ranker):
         (folder / BACKEND).write_text(self.backend + "\n", encoding="utf-8")
 
     def load_backend(self, folder: Path) -> None:
-        """Restore what `save_backend` wrote. Raises InputError if it is no backend's name."""
+        """Restore what `save_backend` wrote; without its file, as in models of earlier versions,
+        take the setting. Raises InputError if that is no backend's name."""
         path = folder / BACKEND
-        found = path.read_text(encoding="utf-8").strip()
+        found = path.read_text(encoding="utf-8").strip() if path.exists() else self.settings.backend
         if found not in BACKENDS:
             raise InputError(f"{path}: expected one of {', '.join(BACKENDS)}, found {found!r}.")
         self.backend = found

@@ -209,6 +209,8 @@ def test_runtimes_tell_the_backend_and_a_model_remembers_it(backend: str, tmp_pa
     (tmp_path / BACKEND).write_text("gpu")
     with pytest.raises(InputError, match=f"{BACKEND}.*cpu, tpu.*gpu"):
         settings.build(0).load(tmp_path)
+    (tmp_path / BACKEND).unlink()  # as in models of earlier versions, whose settings name it
+    assert replace(settings, backend=backend).build(0).load(tmp_path).backend == backend
 
 
 def test_columns_that_never_vary_say_nothing() -> None:
