@@ -82,6 +82,7 @@ class CostRanker(Ranker):
     """A ranker whose scores are sums of costs of states: layout assignments of instructions, or of
     operands as one instruction reads them."""
 
+    settings: Any
     # The backend whose layout assignment gives the states: a name in BACKENDS. Fitting sets it.
     backend: str = ""
 

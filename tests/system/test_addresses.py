@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from solution.collecting.tpu.kernels import find_cache_folder
 from solution.runs.folder import find_runs, find_stores
 from solution.sessions.session import find_inputs
 from solution.system.buckets import Mirror
@@ -52,6 +53,7 @@ def test_what_is_written_needs_a_name_in_the_bucket() -> None:
 @pytest.mark.parametrize(("name", "find"), [
     ("FASTSLOW_RUNS", find_runs), ("FASTSLOW_STORES", find_stores),
     ("FASTSLOW_MIRRORS", lambda: Mirror.of("s3://bucket/x")),
+    ("FASTSLOW_TPU_CACHE", find_cache_folder),
 ])  # fmt: skip
 def test_a_variable_names_a_folder_of_this_machine(
     name: str, find: Callable[[], object], monkeypatch: pytest.MonkeyPatch
