@@ -47,7 +47,8 @@ COLUMNS = (
     "private",
     "notes",
 )
-# Values of the column `state`; of two rows that are merged, the value further right here wins.
+# Values of the column `state`. If rows with the same key are merged, the row with the later state
+# in this list wins.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")  # marks of an unresolved git merge

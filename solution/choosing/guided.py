@@ -3,8 +3,7 @@
 Settings that act on the whole program (compile options) are tried first, each applied to the
 fastest configuration so far: one setting may halve the time, and random configurations rarely
 contain it. For a TPU's layouts, whose scores are good, only every second measurement tries a
-setting.
-A setting that did not change the estimate at all is not tried again with other layouts.
+setting. A setting that did not change the estimate at all is not tried again with other layouts.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
 candidates. The configurations of a batch are chosen one by one: each choice assumes that the
@@ -41,7 +40,7 @@ FIRST_EXPLORED = 11
 # EXPLORED for the kind "copies". It is smaller, because in some programs the costs mislead, as with
 # small dots in a loop, and random candidates find faster configurations.
 EXPLORED_BY_COPIES = 4
-ENOUGH_NEUTRAL = 3  # an option is skipped if this many of its values were tried without an effect
+ENOUGH_NEUTRAL = 3  # skip an option if this many of its values were tried and none had an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
 PARENTS = 4  # number of configurations whose neighbours are candidates
 # number of random configurations from which the scales of scores and of distances are computed

@@ -27,8 +27,8 @@ class Trial:
     note: str = ""  # why the configuration failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
     memory: int | None = None  # bytes that it takes in a TPU's memory; None: not known
-    # processor time of compiling it for a TPU (None: unknown); of this, the passes over HLO took
-    # `passes_seconds`, and code generation the rest
+    # processor time of compiling it for a TPU; of this, the passes over HLO took `passes_seconds`,
+    # and code generation the rest; None: unknown
     processor_seconds: float | None = None
     passes_seconds: float | None = None
 

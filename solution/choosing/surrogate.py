@@ -33,7 +33,7 @@ class Belief:
     slope: float  # slope of log runtimes over the prior's standardised score
     deviation: float  # standard deviation of log runtimes from the line with this slope
     length: float  # length of the kernel, in median distances between configurations
-    noise: float  # variance of a measurement's error, in units of deviation ** 2
+    noise: float  # variance of a measurement's error, in units of the variance around the line
     share: float  # prior weight
 
 

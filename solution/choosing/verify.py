@@ -34,8 +34,8 @@ from scipy import stats
 DEFAULT, CHOSEN, CHOICE, ARGUMENTS = "default.pb", "chosen.pb", "choice.json", "arguments.npz"
 VERDICT = "verdict.json"
 PROGRAMS = ("default", "chosen")
-# The constants up to LEAST_GAIN say how programs are timed. Their values are those that
-# `fastslow choose` uses on a CPU, in harness.py, timing.py and verdict.py.
+# The constants from ROUNDS to LEAST_GAIN say how programs are timed and judged. Their values are
+# those that `fastslow choose` uses on a CPU, in harness.py, timing.py and verdict.py.
 ROUNDS, COPIES = 6, 3
 PASSES, LEAST_PASSES, PASS_SECONDS = 30, 4, 5.0
 VISIT_NANOSECONDS, MIN_RUNS, MAX_RUNS, WARM_UPS = 4_000_000, 2, 20, 2

@@ -73,7 +73,7 @@ class Drop(SetRequest):
 
 @dataclass(frozen=True)
 class Spoil(ProgramRequest):
-    """Request to compile the mutants, programs with wrong results (mutants.py). Reply: None."""
+    """Request to compile the mutants (deliberate errors, see mutants.py). Reply: None."""
 
     module: bytes
 
@@ -250,7 +250,7 @@ class Workshop:
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
 
     def _find_deviation(self, executable: Executable) -> str:
-        """Return how an executable's results differ from the default's; "" if they never do."""
+        """Return how results for a set of arguments differ from the default's; "" if none do."""
         for index, arguments in enumerate(self._arguments):
             found, expected = executable.run(arguments), self._expected[index]
             tolerances, doubtful = self._tolerances[index], self._doubtful[index]

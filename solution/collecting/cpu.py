@@ -131,7 +131,7 @@ class Timing:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
-        # seeded by the number of known configurations, so that a resumed collection draws the same
+        # seeded by the number of known configurations: a resumed collection draws the same ones
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 

@@ -88,7 +88,7 @@ class Examiner:
     def run(self) -> Examined:
         """Find the arguments for comparisons; leave the program open in the child. Raises
         InputError if the program cannot be compiled, two of its runs differ, or the comparison
-        misses too many errors whatever the arguments are."""
+        misses too many errors with all arguments that were tried."""
         name = self._program.name
         if self._program.is_drawn:
             check_memory(self._program.module, name, self._child.limits.megabytes)
@@ -133,7 +133,7 @@ class Examiner:
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
         """Run the program and its mutants with these arguments; return how well the results reveal
-        errors. Keep arguments that reveal more than earlier ones, and those of the user's file."""
+        errors. Keep arguments that reveal more than before, and those of the program's file."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:

@@ -329,7 +329,7 @@ class _Writer:
         return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
-        """Append zeros, made of a mutants' switch that is never on, to `written`; return the id."""
+        """Append zeros to `written`: the switch that is always off, converted; return their id."""
         shape = make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])

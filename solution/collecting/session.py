@@ -70,7 +70,7 @@ def collect_programs(
 
 
 def _give(programs: Sequence[Program], settings: Settings) -> Program:
-    """Return the only program, with the user's arguments; InputError if there are several."""
+    """Return the program, with the user's arguments; InputError if there is not exactly one."""
     if len(programs) != 1:
         raise InputError(
             f"{settings.arguments}: --arguments are for one program, found {len(programs)}. "

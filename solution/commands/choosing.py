@@ -172,7 +172,7 @@ def _search(
     program: Path, leading: "Bundle | None", out: Path | None, settings: "Settings", *, memory: bool
 ) -> None:
     """Search by measurements on this machine, or by a TPU's estimates; show the result. `leading`:
-    the bundle that guides the search. `memory`: find a program that needs less memory."""
+    the bundle that guides the search, if any. `memory`: find a program that needs less memory."""
     from solution.system.progress import console
 
     folder = out or Path("chosen") / program.stem

@@ -232,7 +232,7 @@ def _settle(
 ) -> "tuple[list[Experiment], Division, Plan]":
     """Return the experiments to train, how the graphs are divided, and the plan. A run that was
     begun keeps its experiments and folds. A new run gets what fits into `hours`, or everything if
-    there is no time limit. `slots`: number of models that are trained at once."""
+    there is no time limit. `slots`: number of models that are trained at once; None: not known."""
     from solution.training import forecast
 
     plan, whole = divided.plan(found, store), forecast.list_budgets(found, divided.folds)[0]

@@ -25,8 +25,9 @@ from solution.system.zips import check_directory
 
 BLOCK_BYTES = 2 << 20  # approximate bytes of layouts that are inflated and encoded at a time
 LAYOUTS = "node_config_feat"
-# Limit for arrays that are read as a whole; layouts are read in blocks (MAX_LAYOUT_BYTES). In the
-# competition, the largest layout tensor has 2.5 GB, the largest other array 24 MB.
+# Limit for arrays that are read as a whole. Layouts in C order are read in blocks, with the limit
+# MAX_LAYOUT_BYTES. In the competition, the largest layout tensor has 2.5 GB, the largest other
+# array 24 MB.
 MAX_ARRAY_BYTES = 2 << 30
 MAX_LAYOUT_BYTES = 64 << 30
 NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of numpy dtypes

@@ -33,7 +33,7 @@ MAX_SHOWN = 5
 LARGEST = 2.0**63  # bound on node features, because all were 64-bit integers originally
 
 MOST_DIMENSIONS = 1024  # upper bound on the dimensions of a tensor
-ROUNDING = 1e-6  # relative error of an addition or a multiplication in float32
+ROUNDING = 1e-6  # bound on the relative error of a sum or product of sizes in float32
 
 Checks = list[tuple[str, np.ndarray]]  # a defect, and the rows or values that have it
 T = TypeVar("T")

@@ -103,8 +103,8 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Return True if the predictions are one model's, and for exactly the requested configurations
-    in their order. This check of the usual case is fast."""
+    """Return True if the predictions are one model's, finite, and for exactly the requested
+    configurations in their order. This check of the usual case is fast."""
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1

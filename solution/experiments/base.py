@@ -45,7 +45,8 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     # groups of collections of one source; one model learns from a group and ranks each collection
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    # hash of the experiment's code, as far as a run's fingerprint does not cover it
+    # hash of the experiment's code and the files it imports, as far as a run's fingerprint does not
+    # cover them
     source: str = ""
     # name or path from which the experiment was loaded; empty if it was made in memory
     origin: str = ""

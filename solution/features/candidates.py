@@ -97,7 +97,7 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
     """Return configuration `number` (configurable, 3, 6). Number 0 sets no layout, odd numbers set
-    the layouts of a random share of the tensors, even numbers of at most CHANGES tensors."""
+    the layouts of a random share of the tensors, even numbers those of at most CHANGES tensors."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout

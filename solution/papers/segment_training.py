@@ -209,7 +209,8 @@ class SegmentSettings(RankerSettings):
     max_nodes: int | None = 1000
     chosen: int | None = 1  # number of segments with gradients in a step; None: all
     kept: float = 0.5  # p, the share of the cached embeddings that is not dropped
-    # size of the table of embeddings; None: no table, other segments are computed without gradients
+    # Size of the table of embeddings. None: no table; segments that are not chosen are computed
+    # without gradients.
     table_megabytes: int | None = 256
     head_epochs: int = 10  # epochs of fine-tuning the head; 0: it is not fine-tuned
     training: TrainingSettings = field(
@@ -286,7 +287,8 @@ class SegmentNet(nn.Module):
         return self.head(torch.stack(embedded, dim=1)).squeeze(-1)
 
     def count_values(self, inputs: SegmentedInputs) -> int:
-        """Return how many values a layer holds for one configuration, at most."""
+        """Return how many values a layer holds for one configuration, at most: if the largest
+        segments are chosen."""
         return int(np.sort(inputs.sizes)[::-1][: self.chosen].sum()) * self.width
 
     @torch.inference_mode()

@@ -52,7 +52,7 @@ LINES, MANY_LINES, MANY = 3, 5, 20
 class Moves:
     """Proposer of random changes of a decision, for annealing. `chances`: the policy's
     probabilities (nodes, actions) per task; if given, the share FROM_POLICY of the changes of
-    devices and levels is drawn from them."""
+    devices and fusion levels is drawn from them."""
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
         self.graph, self.devices = evaluator.graph, len(evaluator.machine)
@@ -241,9 +241,9 @@ def optimize(
     Return the first decisions, of heuristics and policy, the fastest first.
 
     Every simulated decision counts: those of the heuristics (one device and HEFT first; at most 20,
-    and two more for each further type of device), repairs of the policy's decisions, steps of local
-    search and of annealing. The policy, if any, also proposes changes in annealing if it made the
-    fastest first decision.
+    and two more for each further type of device), those of the policy and each repair of them, and
+    each step of local search and annealing. The policy, if any, also proposes changes in annealing
+    if it made the fastest first decision.
     """
     left = max(budget - len(evaluator.curve), 0)
     first = list(find_first(evaluator).items())[:left]

@@ -318,7 +318,7 @@ def choose_core() -> int | None:
 
 
 def list_cores() -> list[int]:
-    """Return the cores that this process may use, the least busy first; [] if it cannot choose."""
+    """Return the cores that this process may use, least busy first; [] if it cannot be pinned."""
     process = psutil.Process()
     if not hasattr(process, "cpu_affinity"):  # macOS cannot pin processes
         return []

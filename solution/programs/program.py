@@ -254,7 +254,8 @@ def _read_protobuf(path: Path) -> list[Program]:
 def _read_sources(
     path: Path, sources: list[forms.Source], child: Child, wanted: Wanted, *, runs: bool
 ) -> list[Program]:
-    """Return the programs of a text or of bytecode; arguments as in read_programs."""
+    """Return the programs of a text or of bytecode, one per module in `sources`. For the other
+    arguments see read_programs."""
     found = []
     for number, source in enumerate(sources):
         name = name_program(path, number if len(sources) > 1 else None)

@@ -124,9 +124,9 @@ def _write_layout_net(
     for number in range(rounds):
         x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # number of rows of `pooled`, a row for all configurations and one for each. Row 0 has the sums
-    # over steady nodes (see find_pooling) with their most frequent colours. Row 1 + c has the
-    # corrections for configuration c and its sums over other nodes.
+    # sums[c] = pooled[0] + pooled[1 + c]. Row 0 of `pooled` has the sums over steady nodes (see
+    # find_pooling) with their most frequent colours. Row 1 + c has the corrections for
+    # configuration c and its sums over other nodes. `count`: number of rows of `pooled`.
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)

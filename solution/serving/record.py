@@ -171,8 +171,8 @@ def hash_name(*words: str) -> str:
 
 def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
     """Raise InputError for an unknown kind of model, a student with too large layers, or another
-    version of the features. Call it before any library is imported for the model. The message names
-    the model's `folder` and the bundle, called `named`."""
+    version of the features. Call it before any library is imported for the model. `folder` and
+    `named`: the model's folder and the bundle, for messages."""
     kind = found.get("kind")
     if kind not in catalogue.KINDS:
         raise InputError(

@@ -53,7 +53,8 @@ class PlainConsole(Console):
         if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")
-        if told.strip("0") == "":  # COLUMNS is unset, or 0, with which rich would show nothing
+        # COLUMNS is unset, or 0: some programs set it to 0, with which rich would show nothing.
+        if told.strip("0") == "":
             settings["_environ"] = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
             if self._is_wide and not is_screen(sys.stdout):
                 settings["width"] = WIDE

@@ -104,7 +104,8 @@ def list_missing(
 
 @dataclass(frozen=True)
 class Backlog:
-    """All jobs of a run, and which of them are to be trained now, because a filter selects them."""
+    """All jobs of a run. The untrained ones are divided into those that a filter selects, which are
+    to be trained, and the others."""
 
     jobs: Sequence[Job]
     missing: Sequence[Job]  # selected jobs that are to be trained

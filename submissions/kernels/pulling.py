@@ -153,8 +153,8 @@ def _is_here(latest: Push, target: Path) -> bool:
 
 
 def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> None:
-    """Download the outputs of the push, and replace the folder `target` by them. Unless `replace`,
-    raises InputError if local files would be overwritten."""
+    """Download the outputs of the push, and replace the folder `target` by them. Raises InputError
+    as `pull` does; with `replace`, local files may be overwritten."""
     if not replace:
         _check_target(latest, target)
     progress = look(latest, kernels)
@@ -175,7 +175,8 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
         )
     if not replace:
         _check_target(latest, target)  # again, because a download may take hours
-    # resolve: if `target` is a link, replace the folder behind it; alone: the records are locked
+    # resolve: if `target` is a link, replace the folder behind it. alone: no other pull runs,
+    # because the records are locked.
     with replace_folder(target.resolve(), alone=True) as temporary:
         # Copy the recorded outputs and the log, but not Jupyter's files.
         hidden = shutil.ignore_patterns(".*", "__*")
@@ -197,8 +198,8 @@ def _check_target(latest: Push, target: Path) -> None:
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
-    """Delete the files of an interrupted pull in `folder`, unless they belong to the outputs that
-    Kaggle has now. `wanted`: the session record of these outputs."""
+    """Delete the files of an interrupted pull in `folder` if their session record is damaged, or is
+    of other outputs than Kaggle has now. `wanted`: the session record of Kaggle's outputs."""
     with suppress(InputError):
         if not (folder / KERNEL_RECORD).is_file() or read_session_record(folder) == wanted:
             return

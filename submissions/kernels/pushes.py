@@ -28,7 +28,7 @@ State = Literal["pushing", "failed", "pushed", "pulled"]
 class Push(BaseModel):
     """One push of a notebook."""
 
-    key: Annotated[str, AfterValidator(check_name)]  # unique name of the push and of its folders
+    key: Annotated[str, AfterValidator(check_name)]  # unique name of the push, part of folder names
     kernel: str = Field(pattern=ADDRESS)  # USER/SLUG
     commit: str
     when: str  # time of the push: UTC, ISO 8601

@@ -2,7 +2,7 @@
 
 Lifting turns a graph back into a program. The graph's node features hold only the first entries of
 each attribute (two for slices and padding, up to six for other attributes). For some attributes
-they also hold all entries added up and multiplied.
+they also hold the sum and the product of all entries.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -19,9 +19,9 @@ from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
 CALLERS = frozenset([*CALLING.split(), "custom-call"])  # opcodes that call computations
-# column of the node features: number of elements of a tuple; the vocabulary has no name for it
-TUPLE_COUNT = 29
-WINDOW_COUNTS = slice(91, 93)  # columns: number of reversed window dimensions, and of other ones
+# Columns of the node features for which the vocabulary has no name.
+TUPLE_COUNT = 29  # number of elements of a tuple
+WINDOW_COUNTS = slice(91, 93)  # number of window dimensions that are reversed, and of the others
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # numbers of element types in XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))
@@ -237,9 +237,8 @@ def _take_unread(
 ) -> int:
     """Return the last node of a computation, which may end with parameters that nothing reads.
 
-    `last`: the last node if there are no such parameters. If two parameters after it, up to the
-    next root `following`, have equal `numbers`, they belong to different computations; then the
-    first of the two is returned.
+    It is `last`, unless two parameters after `last`, up to the next root `following`, have equal
+    `numbers`: these two belong to different computations, and the first of them is the last node.
     """
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}

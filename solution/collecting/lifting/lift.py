@@ -102,7 +102,7 @@ def _check_operands(draft: Draft) -> None:
 
 
 def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
-    """Return True if an operation can make `sizes` from an operand with the other sizes `read`."""
+    """Return True if an operation can make `sizes` from an operand of different sizes (`read`)."""
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:

@@ -51,7 +51,7 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
       it (see _is_subtrahend).
     * In a division, a broadcast is the divisor.
     * If an operation is commutative and one operand is computed from the other, the computed one is
-      first: f(x) + x. This holds for 51 of 52 multiplications of this kind in the U-Net's record.
+      first: f(x) + x. This holds for 51 of 52 such multiplications in the U-Net's tuning record.
     * Otherwise the operands are in the order of their nodes.
     """
     if len(operands) == 1:
@@ -306,7 +306,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the concatenated parts; one is repeated if their sizes do not add up to the result."""
+    """Return the concatenated parts; repeat one if their sizes sum to less than the result's."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)

@@ -203,7 +203,7 @@ class TupleTypes:
     def _fill(self, node: int) -> None:
         """Repeat operands of a tuple, in place, until it has as many elements as its features say;
         operands of types that its readers need are repeated first. If a call returns the tuple,
-        sort the operands before (order_results)."""
+        sort the operands before that (order_results)."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -222,7 +222,7 @@ class TupleTypes:
                 found.insert(found.index(one), one)
 
     def _number_readers(self, node: int) -> None:
-        """Assign to each reader of a tuple that has no index yet an element of its type."""
+        """Assign an element of its type to each of the tuple's readers that has no index yet."""
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):

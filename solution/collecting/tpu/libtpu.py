@@ -6,8 +6,8 @@ modules; options of a single compilation by XLA's names (`env_option_overrides`)
 from the files that XLA dumps (`xla_dump_to`), because they exist before the compiler has ended, and
 because jaxlib cannot read back every module of the newer chips.
 
-Single kernels of an optimised module contain fusions, which jax cannot compile, because it accepts
-only StableHLO. They go through PJRT's C interface, which is stable.
+Single kernels of an optimised module are compiled through PJRT's C interface, which is stable,
+because they may be fusions: jax accepts only StableHLO, which has no fusions.
 
 A process that has compiled cannot be forked, because its threads would be missing in the fork. A
 process that has only opened a topology can be forked.

@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 # Variances of the model's terms, relative to the variance of the summed effects. LEVEL: of the
-# constant; SLOPES: of the factor on the standardised prior scores; REMAINDERS: of the rest.
+# constant; SLOPES: of the factor on the standardised prior scores; REMAINDERS: of the remainder.
 LEVEL = 1e4
 SLOPES = (0.0, 1.0, 10.0)
 REMAINDERS = (1e-3, 0.1)

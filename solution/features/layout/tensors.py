@@ -10,10 +10,10 @@ its result may have any layout. If constraints disagree, the compiler must copy 
 cost that grows with its size.
 
 Sources: the 11th place of the competition counts copies between neighbours (LightGBM). An operation
-propagates a layout if in XLA it cannot change it (LayoutAssignment::InstructionCanChangeLayout).
-Calls propagate as well: XLA inlines them before it assigns layouts, and a call whose result has its
-operand's shape is an activation. Without calls, trees lose 0.025 on layout:xla:default (see the
-log).
+propagates layouts if XLA says that it cannot change them (InstructionCanChangeLayout of
+LayoutAssignment). Calls propagate as well: XLA inlines them before it assigns layouts, and a call
+whose result has its operand's shape is an activation. Without calls, trees lose 0.025 on
+layout:xla:default (see the log).
 """
 
 from collections import defaultdict
@@ -245,8 +245,8 @@ def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 class Constraint(NamedTuple):
-    """A constraint: a configurable node whose layout constrains the output tensor of a node, which
-    is the node itself, an operand, or a reader that propagates the layout."""
+    """The layout of a configurable node constrains the output tensor of this node, of one of its
+    operands, or of a reader that propagates the layout."""
 
     position: int  # index among the configurable nodes
     tensor: int  # OUTPUT, INPUT or KERNEL: which of the node's tensors

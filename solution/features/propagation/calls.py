@@ -99,7 +99,7 @@ def _drop_operands(graph: Graph, used: np.ndarray) -> None:
 
 
 def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Call]:
-    """Return the calls of tensors that no configuration sets. Layouts requested for the results of
+    """Return the calls of tensors that are not configurable. Layouts requested for the results of
     the instances `asked` are propagated forward; a call stands behind an instance that they may
     reach if its opcode or a reader needs a fixed layout (see the module docstring)."""
     ranks, is_settable = tensor_ranks(graph), np.zeros(graph.num_nodes, bool)
@@ -134,7 +134,7 @@ def attach_calls(
     calls: list[Call], count: int, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the fields `behind`, `before` and `asked` of Instructions. Instructions are `count`
-    instances, then the calls, then one reader of the results; `starts`: the first use of each."""
+    instances, then the calls, then one reader of the results. `starts`: the field `use_starts`."""
     behind, before = np.full(len(starts) - 1, NONE), np.full(int(starts[-1]), NONE)
     asked = np.full((len(behind), 2), NONE)
     for call, (instance, operand, *site) in enumerate(calls, start=count):

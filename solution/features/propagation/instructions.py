@@ -222,8 +222,8 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Return the field `order` of Instructions: instructions sorted by node, and each custom call
-    next to the instruction whose tensor it is for."""
+    """Return the field `order` of Instructions: instructions sorted by node. A custom call comes
+    right before the instruction whose operand, or right after the one whose result, it is for."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
         # sort an inserted transpose like the dot or convolution that it was inserted for

@@ -108,7 +108,7 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
     """Return a mask (configs, instructions): True for reductions that XLA computes in two steps.
-    `long`: (instructions,) bool, True for reductions that are long enough for that."""
+    `long`: (instructions,) bool, True for the reductions that XLA may split so."""
     split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
@@ -128,8 +128,8 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 def _find_first(ops: Instructions) -> np.ndarray:
     """Return for each instruction the use (instructions,) of its first operand, whose layout it
-    takes, or NONE. Edges do not say which operand is first, so take the lowest node of the result's
-    rank; broadcasts and constants only if there is no other."""
+    takes, or NONE. Edges do not say which operand is first, so take the one of the result's rank
+    with the lowest node; broadcasts and constants only if there is no other."""
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
     is_filled = np.isin(ops.opcodes[ops.read], FILLED)

@@ -259,8 +259,8 @@ def _reduced(layout, summed, rank):
 @njit(cache=True, nogil=True)
 def _merge_copies(program, state):
     """Merge the two copies before and behind a transpose, or a reshape that moves no data, into one
-    copy before it. All readers of its result, not counting custom calls, must read the same layout.
-    If the only reader is a transpose, the second copy may also stand behind that transpose."""
+    copy before it. All readers of the result, not counting custom calls, must read one layout. If
+    the only reader is a transpose, the second copy may also stand behind that transpose."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         use, kind, rank = program.use_starts[op], program.kind[op], program.rank[op]

@@ -186,8 +186,8 @@ def _compare_sides(program, state, op):
 @njit(cache=True, nogil=True)
 def pack_given(rows, ranks, packed):
     """Write requested layouts `rows` (pairs, 3, 6), minor to major, as integers into `packed`
-    (pairs, 3) int64; UNSET if none is requested or it does not fit the tensor's rank (`ranks`).
-    Slots with -1 are skipped; unlisted dimensions follow, the last one most minor."""
+    (pairs, 3) int64; UNSET if no layout is requested, or one that does not fit the tensor's rank
+    (`ranks`). Slots with -1 are skipped; unlisted dimensions follow, the last one most minor."""
     order = np.zeros(rows.shape[2], np.int64)
     for pair in range(len(rows)):
         for tensor in range(rows.shape[1]):
@@ -232,7 +232,7 @@ def find_points(instructions: Instructions, point: np.ndarray) -> Points:
     """Return the Points of states, given the number `point` (states,) of each state's instruction
     or use: instructions are numbered first, then uses."""
     is_use = point >= instructions.number
-    read = np.append(instructions.read, 0)  # index 0, which stands for no use, must exist
+    read = np.append(instructions.read, 0)  # index 0, a placeholder for "no use", must exist
     use = np.where(is_use, point - instructions.number, 0)
     instruction = np.where(is_use, np.append(instructions.reader, 0)[use], point)
     made = np.where(is_use, read[use], point)

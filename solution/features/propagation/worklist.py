@@ -171,7 +171,7 @@ def _request_row_major_operands(program, state, op):
 @njit(cache=True, nogil=True)
 def _request_row_major(program, given, state):
     """Constrain operands to row-major, and results to `program.fixed`. If a dot's operands are
-    swapped, constrain its result, and the transpose that reads it, to `program.turned`."""
+    swapped, constrain its result, as written and as the transpose reads it, to `program.turned`."""
     for op in program.order:
         kind = program.kind[op]
         if kind == GIVES or (kind == ASKS and given[op] == UNSET):
@@ -354,7 +354,7 @@ def _propagate_buffer(program, state, op):
 @njit(cache=True, nogil=True)
 def _propagate_to_readers(program, state, op):
     if program.flags[0]:
-        return  # the backend has constrained every operand to be row-major already
+        return  # every operand has a constraint already, see _request_row_major
     base = program.read[program.use_starts[op]] if program.kind[op] == ASKS else op
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         use = program.reading[k]

@@ -131,8 +131,8 @@ def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     """Return the alignment in bytes (configs, rank), at most a block, of the starts of boxes along
-    each dimension. For instance, each box of 16 float32 begins with a cache line of 64 bytes.
-    A dimension with a stride of a block or more needs no alignment and gets `block`."""
+    each dimension. For instance, boxes of 16 float32 start where a cache line of 64 bytes does. A
+    dimension with a stride of a block or more needs no alignment and gets `block`."""
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
         if stride < block:

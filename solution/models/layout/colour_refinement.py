@@ -71,7 +71,7 @@ class Colours:
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
         usual = np.empty(len(self.numbers), np.int32)
-        # Assign colours in order of frequency: the last assignment to a node stays.
+        # Assign colours in ascending order of frequency: the last assignment to a node stays.
         usual[self.nodes[order]] = order
         return usual
 

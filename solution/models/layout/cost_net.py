@@ -240,7 +240,7 @@ class CostNet(nn.Module):
 
     def _find_scale(self, compared: Tensor) -> Tensor:
         """Return the factor () on costs: exp(log_factor) / deviation of copied bytes. `compared`:
-        sums (configs, 2) of costs and of copied bytes."""
+        sums (configs, 2) of costs and copied bytes of the listed configurations; see _compare."""
         return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(
             min=known_costs.LEAST
         )

@@ -37,7 +37,7 @@ PADDED = 0.1
 # Cost of starting a copy: the number of bytes that a TPU copies in that time, some 600 cycles on a
 # v3. Chosen on 48 programs with random layouts.
 STARTED = 7e4
-# minimum deviation of copied bytes, as a share of all bytes, by which scores are divided
+# scores are divided by the deviation of copied bytes, or by this share of all bytes if it is larger
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 AUTO = "auto"

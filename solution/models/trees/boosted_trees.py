@@ -275,8 +275,8 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """Return the rows of which the trees compute outputs, in prediction and validation, given a
-        graph's feature table `features` (rows, columns)."""
+        """Return the table rows for which the trees compute outputs, in prediction and validation,
+        given a graph's feature table `features` (rows, columns)."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

@@ -75,8 +75,8 @@ class PolicySettings:
 class PolicyTraining:
     """Settings of PPO.
 
-    The probability `ratio` is the geometric mean over a decision's nodes ("mean"), the nodes'
-    ratios multiplied ("graph"), or each node's ("node"); it is clipped to 1 - clip ... 1 + clip.
+    The probability `ratio` is the geometric mean over a decision's nodes ("mean"), the product over
+    them ("graph"), or each node's ratio ("node"); it is clipped to 1 - clip ... 1 + clip.
     With clip=0 and one epoch it is REINFORCE. Each of the `graphs` of an update gets `samples`
     decisions and `epochs` steps. With `repair`, decisions that overfill a device are repaired; else
     they get the penalty.

@@ -1,7 +1,7 @@
 """Proximal policy optimisation of graph decisions that are made in one step.
 
 Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). PPO clips the ratio of a
-decision's new to its old probability. The ratios of 10,000 nodes multiplied are 0 or infinite after
+decision's new to its old probability. The product of 10,000 nodes' ratios is 0 or infinite after
 one step, so a decision's ratio is the geometric mean over its nodes, as Zheng et al., "Group
 Sequence Policy Optimization" (2025), use it for tokens. With clipping per node, changes along a
 decision's advantage are clipped but random changes against it are not, so the second step undoes
