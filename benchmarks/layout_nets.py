@@ -58,7 +58,7 @@ LARGEST = {
 NETS: dict[str, Settings] = {"ours": LayoutGnnSettings(), "TGraph": TGraphSettings()}
 TPU_NETS: dict[str, RankerSettings] = {
     **NETS,
-    "costs": CostNetSettings(),
+    "costs, a CPU's rules": CostNetSettings(backend="cpu"),
     "costs, a TPU's rules": CostNetSettings(backend="tpu"),
 }
 

@@ -83,7 +83,8 @@ class CostRanker(Ranker):
     operands as one instruction reads them."""
 
     settings: Any
-    # The backend whose layout assignment gives the states: a name in BACKENDS. Fitting sets it.
+    # The backend whose layout assignment gives the states: a name in BACKENDS; "" before the ranker
+    # is fitted or loaded.
     backend: str = ""
 
     def save_backend(self, folder: Path) -> None:
@@ -93,10 +94,13 @@ class CostRanker(Ranker):
     def load_backend(self, folder: Path) -> None:
         """Restore what `save_backend` wrote; without its file, as in models of earlier versions,
         take the setting. Raises InputError if that is no backend's name."""
-        path = folder / BACKEND
-        found = path.read_text(encoding="utf-8").strip() if path.exists() else self.settings.backend
+        path, found = folder / BACKEND, str(self.settings.backend)
+        if path.exists():
+            found = path.read_bytes().decode(errors="replace").strip()
         if found not in BACKENDS:
-            raise InputError(f"{path}: expected one of {', '.join(BACKENDS)}, found {found!r}.")
+            raise InputError(
+                f"{path}: expected the name of a backend, {' or '.join(BACKENDS)}, found {found!r}."
+            )
         self.backend = found
 
     @abstractmethod

@@ -146,9 +146,10 @@ def refuse_address(given: str, takers: str) -> str:
 
 
 def folder_of_variable(name: str, default: Path) -> Path:
-    """Return the folder that the environment variable `name` gives, or `default`. Raises InputError
-    if the variable contains the address of a bucket."""
-    folder = Path(os.environ.get(name) or default)
+    """Return the folder that the environment variable `name` gives, or `default`, in which ~ is the
+    home folder. Raises InputError if the variable contains the address of a bucket."""
+    given = os.environ.get(name)
+    folder = Path(given) if given else default.expanduser()
     if LIKE_ADDRESS.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
     return folder

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS compilations (
 def find_cache_folder() -> Path:
     """Return the folder of the cache: $FASTSLOW_TPU_CACHE, else a folder in the user's cache
     folder. Raises InputError if the variable contains the address of a bucket."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return folder_of_variable(VARIABLE, caches / "fast-or-slow" / "tpu")
 
 

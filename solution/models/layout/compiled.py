@@ -49,7 +49,7 @@ MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
 # "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops of
 # constant length would be unrolled instead, so the length of a row is a variable. A loop that sums
-# writes no array, see _hand_back.
+# writes no other array than it reads, see _hand_back.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip

@@ -136,8 +136,8 @@ class CostKernelRanker(CostRanker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        self.backend = known_costs.choose_backend(self.settings.backend, graphs)
         everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
+        self.backend = known_costs.choose_backend(self.settings.backend, everything)
         steps = 2 * len(everything)
         scaler = fit_scaler(self._list_columns(everything, steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)

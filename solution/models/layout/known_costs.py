@@ -12,7 +12,8 @@ of cost is a share of the bytes of all tensors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -41,8 +42,9 @@ STARTED = 7e4
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 AUTO = "auto"
-# at most this many graphs, and configurations of each, decide between the backends
-MOST_GRAPHS, MOST_CONFIGS = 24, 16
+# At most this many graphs decide between the backends, by this many configurations of each: many
+# if there are fewer graphs.
+MOST_GRAPHS, FEW_CONFIGS, MANY_CONFIGS = 24, 16, 128
 
 
 @dataclass(frozen=True)
@@ -120,22 +122,28 @@ def add_known_costs(graph: Graph, backend: str) -> np.ndarray:
 def choose_backend(setting: str, graphs: Sequence[Graph]) -> str:
     """Return the backend `setting`; for AUTO the one whose prior costs order the runtimes of
     `graphs` better, by Kendall's tau in the mean over at most MOST_GRAPHS graphs that lie evenly in
-    their sequence. Files of graphs do not say where their programs ran."""
+    their sequence (the first of BACKENDS if both order them alike). Files of graphs do not say
+    where their programs ran."""
     if setting != AUTO:
         return setting
     chosen = np.linspace(0, len(graphs) - 1, min(len(graphs), MOST_GRAPHS)).astype(int)
-    taus = np.sum([_try_backends(graphs[number]) for number in chosen], axis=0)
+    few = _FEW if len(graphs) >= MOST_GRAPHS else _MANY
+    taus = np.sum([few(graphs[number]) for number in chosen], axis=0)
     return list(BACKENDS)[int(np.argmax(taus))]
 
 
-@PerGraph
-def _try_backends(graph: Graph) -> tuple[float, ...]:
-    """Return Kendall's tau of the prior costs and runtimes of MOST_CONFIGS configurations, for each
-    of BACKENDS."""
+def _try_backends(graph: Graph, configs: int) -> tuple[float, ...]:
+    """Return Kendall's tau of the prior costs and runtimes of `configs` distinct configurations,
+    for each of BACKENDS."""
     check_no_options(graph)
-    few = choose_rows(graph, MOST_CONFIGS, seed=0).graph
+    if graph.listed is not None:  # its few configurations may not be among those that are drawn
+        graph = replace(graph, listed=None)
+    few = choose_rows(graph, configs, seed=0).graph
     assert few.runtimes is not None
     return tuple(kendall_tau(add_known_costs(few, backend), few.runtimes) for backend in BACKENDS)
+
+
+_FEW, _MANY = (PerGraph(partial(_try_backends, configs=n)) for n in (FEW_CONFIGS, MANY_CONFIGS))
 
 
 def find_made(table: StateTable) -> np.ndarray:

@@ -11,7 +11,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, FEATURES, state_tables
-from solution.models.base import BACKEND
+from solution.models.base import BACKEND, CostRanker
 from solution.models.catalogue import load_model, save_model
 from solution.models.layout.cost_kernel import (
     ARGUMENT,
@@ -22,7 +22,15 @@ from solution.models.layout.cost_kernel import (
     CostKernelRanker,
     CostKernelSettings,
 )
-from solution.models.layout.known_costs import LEAST, PARAMETER, add_known_costs, weigh_states
+from solution.models.layout.cost_net import CostNetSettings
+from solution.models.layout.known_costs import (
+    LEAST,
+    PARAMETER,
+    CostSettings,
+    add_known_costs,
+    weigh_states,
+)
+from solution.models.nets.training_settings import TrainingSettings
 from solution.system.errors import InputError
 from tests.features.propagation.drawn import draw_graph
 from tests.made.costs import label, label_by_copies, sum_costs
@@ -192,25 +200,33 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_runtimes_tell_the_backend_and_a_model_remembers_it(backend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [
+    CostKernelSettings(cosines=16),
+    CostNetSettings(width=8, training=TrainingSettings(epochs=1, configs_per_graph=8)),
+], ids=("kernel", "net"))  # fmt: skip
+def test_runtimes_tell_the_backend_and_a_model_remembers_it(
+    settings: CostSettings, backend: str, tmp_path: Path
+) -> None:
     """By default the rules are those whose prior costs order the training runtimes."""
     graphs = [
         replace(graph, runtimes=np.exp(add_known_costs(graph, backend)))
         for graph in (*GRAPHS, *DRAWN[:8])
     ]
-    settings = CostKernelSettings(cosines=16)
     ranker = settings.build(0).fit(graphs, [])
-    told = CostKernelSettings(backend=backend, cosines=16).build(0).fit(graphs, [])
+    told = replace(settings, backend=backend).build(0).fit(graphs, [])
+    assert isinstance(ranker, CostRanker) and isinstance(told, CostRanker)
     assert ranker.backend == told.backend == backend
     save_model(ranker, settings, 0, tmp_path)
     loaded = load_model(tmp_path).ranker
     for graph in DRAWN:
         np.testing.assert_array_equal(loaded.predict(graph), told.predict(graph))
-    (tmp_path / BACKEND).write_text("gpu")
-    with pytest.raises(InputError, match=f"{BACKEND}.*cpu, tpu.*gpu"):
-        settings.build(0).load(tmp_path)
+    for wrong in (b"gpu", b"\xff"):
+        (tmp_path / BACKEND).write_bytes(wrong)
+        with pytest.raises(InputError, match=f"{BACKEND}.*cpu or tpu"):
+            settings.build(0).load(tmp_path)
     (tmp_path / BACKEND).unlink()  # as in models of earlier versions, whose settings name it
-    assert replace(settings, backend=backend).build(0).load(tmp_path).backend == backend
+    older = replace(settings, backend=backend).build(0).load(tmp_path)
+    np.testing.assert_array_equal(older.predict(DRAWN[0]), told.predict(DRAWN[0]))
 
 
 def test_columns_that_never_vary_say_nothing() -> None:
