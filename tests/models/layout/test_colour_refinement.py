@@ -25,14 +25,6 @@ from solution.models.layout.colour_refinement import (
     number_small,
     refine,
 )
-from solution.models.layout.compiled import (
-    FLOAT,
-    CompiledRound,
-    _density,
-    _erf,
-    _hand_back,
-    _list_entries,
-)
 from solution.models.layout.layout_forward import describe_graph
 from solution.models.layout.layout_gnn import (
     DeviceRound,
@@ -330,7 +322,7 @@ def test_values_and_gradients_are_those_of_torch(
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
     expected = receive(DeviceRound(own, CPU), tensors, norm)
-    found = receive(CompiledRound(own), tensors, norm)
+    found = receive(compiled.CompiledRound(own), tensors, norm)
     # Where a colour adds up nothing, its norm makes 316 times as much of what is rounded.
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
@@ -341,9 +333,9 @@ def test_short_numbers_are_summed_in_long_ones() -> None:
     own, norm = draw_round(generator, 5, 7, 3), nn.LayerNorm(4)
     sizes = [(15, 4), (5, 8), (3, 4)]
     short = [torch.randn(size).bfloat16() for size in sizes]
-    found = CompiledRound(own).receive(short[0], short[1], short[2], norm)
+    found = compiled.CompiledRound(own).receive(short[0], short[1], short[2], norm)
     messages, kept, extra = (tensor.float() for tensor in short)
-    assert torch.equal(found, CompiledRound(own).receive(messages, kept, extra, norm))
+    assert torch.equal(found, compiled.CompiledRound(own).receive(messages, kept, extra, norm))
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -355,7 +347,7 @@ def test_a_number_that_is_none_stays_one(bad: float) -> None:
     messages[3] = bad
     tensors = [messages, torch.zeros(5, 8), torch.zeros(0, 4)]
     expected = receive(DeviceRound(own, CPU), tensors, norm)
-    found = receive(CompiledRound(own), tensors, norm)
+    found = receive(compiled.CompiledRound(own), tensors, norm)
     assert 0 < expected[0].isnan().sum() < expected[0].numel()
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.isnan(), other.isnan())
@@ -367,14 +359,16 @@ def test_tensors_of_another_round_are_refused(wrong: int) -> None:
     tensors = [torch.zeros(15, 4), torch.zeros(5, 8), torch.zeros(3, 4)]
     tensors[wrong] = tensors[wrong][1:]
     with pytest.raises(ValueError, match="given shapes"):
-        receive(CompiledRound(own), tensors, nn.LayerNorm(4))
+        receive(compiled.CompiledRound(own), tensors, nn.LayerNorm(4))
 
 
 def test_weights_that_changed_since_are_refused() -> None:
     """As torch's own operations refuse to give a gradient at weights that are no longer there."""
     own, norm = draw_round(np.random.default_rng(0), 5, 7, 3), nn.LayerNorm(4)
     messages = torch.randn(15, 4, requires_grad=True)
-    values = CompiledRound(own).receive(messages, torch.zeros(5, 8), torch.zeros(3, 4), norm)
+    values = compiled.CompiledRound(own).receive(
+        messages, torch.zeros(5, 8), torch.zeros(3, 4), norm
+    )
     with torch.no_grad():
         norm.weight.mul_(3)
     with pytest.raises(RuntimeError, match="inplace operation"):
@@ -384,7 +378,7 @@ def test_weights_that_changed_since_are_refused() -> None:
 @pytest.mark.parametrize("most", [1, 5, 60])
 def test_functions_are_as_exact_as_they_say(most: float) -> None:
     x = np.linspace(-most, most, 20_001, dtype=np.float32)
-    found = np.array([(_erf(one), _density(one)) for one in x])
+    found = np.array([(compiled._erf(one), compiled._density(one)) for one in x])
     wide = torch.from_numpy(x).double()
     np.testing.assert_allclose(found[:, 0], torch.erf(wide), rtol=0, atol=4e-7)
     exact = torch.exp(-wide.square() / 2) / np.sqrt(2 * np.pi)
@@ -395,14 +389,14 @@ def test_functions_are_as_exact_as_they_say(most: float) -> None:
 def test_gradients_do_not_depend_on_where_arrays_lie(half: int) -> None:
     """A compiled loop may compare the addresses of its arrays, and then sum in another order."""
     generator, count, before = np.random.default_rng(0), 12, 6
-    entries = _list_entries(draw_round(generator, before, count, marked=4))
+    entries = compiled._list_entries(draw_round(generator, before, count, marked=4))
     shapes = (count, 2 * half), (count, half), (count,), (half,), (half,)
-    gradient, *rest = (generator.normal(size=shape).astype(FLOAT) for shape in shapes)
+    gradient, *rest = (generator.normal(size=shape).astype(compiled.FLOAT) for shape in shapes)
     found = set()
     for gap in (*range(4 * half), 1 << 16):
-        memory = np.zeros(gradient.size + gap + 3 * half, FLOAT)
+        memory = np.zeros(gradient.size + gap + 3 * half, compiled.FLOAT)
         near, rows = memory[: gradient.size].reshape(gradient.shape), memory[gradient.size + gap :]
         near[:] = gradient
-        gradients = _hand_back(near, rows.reshape(3, half), *rest, 3 * before, *entries)
+        gradients = compiled._hand_back(near, rows.reshape(3, half), *rest, 3 * before, *entries)
         found.add(b"".join(array.tobytes() for array in gradients))
     assert len(found) == 1
