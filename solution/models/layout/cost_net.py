@@ -113,14 +113,19 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
     one factor and one constant."""
 
     scaled_tables = ("numeric", "features")
-    scores_beside_a_list = True
     reads_program_order = True
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         self.backend = known_costs.choose_backend(self.settings.backend, graphs)
+        self._decide_lists()
         return super().fit(graphs, validation, report)
+
+    def _decide_lists(self) -> None:
+        # On a TPU, a tensor whose layout any configuration requests has an instruction more in all
+        # of them, whose padding is counted: so a score depends on all configurations.
+        self.scores_beside_a_list = not BACKENDS[self.backend].device_layouts
 
     def prepare(self, graph: Graph) -> CostInputs:
         return prepare(graph, self.backend)
@@ -134,6 +139,7 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
     def load(self, folder: Path) -> Self:
         self.load_backend(folder)
+        self._decide_lists()
         return super().load(folder)
 
     def list_costs(self, graph: Graph) -> np.ndarray:
