@@ -19,6 +19,7 @@ from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.replay import ALONE, LABELS, ORDER, OURS, PROCESS, list_methods, replay_seeds
 from solution.choosing.guided import COPIES_DOUBT, Beliefs
 from solution.choosing.offline import Lookup, Table, make_table
+from solution.collecting.tpu.ranking import BACKEND
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
@@ -54,7 +55,7 @@ def main() -> None:
         graphs = [g for g, ranking in zip(graphs, rankings, strict=True) if not ranking.known]
         scores = [ranking.scores for ranking in rankings if not ranking.known]
     else:
-        scores = [add_known_costs(graph, "tpu") for graph in graphs]
+        scores = [add_known_costs(graph, BACKEND) for graph in graphs]
     tables = [make_table(graph) for graph in graphs]
     show(tables, [score[table.first] for table, score in zip(tables, scores, strict=True)], options)
 

@@ -20,7 +20,7 @@ from solution.features.propagation.backend import BACKENDS
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
-BACKEND = "backend.txt"  # file in a cost model's folder
+BACKEND_FILE = "backend.txt"  # file in a cost model's folder
 
 
 def check_no_options(graph: Graph) -> None:
@@ -89,12 +89,12 @@ class CostRanker(Ranker):
 
     def save_backend(self, folder: Path) -> None:
         """Write the backend's name into an existing folder."""
-        (folder / BACKEND).write_text(self.backend + "\n", encoding="utf-8")
+        (folder / BACKEND_FILE).write_text(self.backend + "\n", encoding="utf-8")
 
     def load_backend(self, folder: Path) -> None:
         """Restore what `save_backend` wrote; without its file, as in models of earlier versions,
         take the setting. Raises InputError if that is no backend's name."""
-        path, found = folder / BACKEND, str(self.settings.backend)
+        path, found = folder / BACKEND_FILE, str(self.settings.backend)
         if path.exists():
             found = path.read_bytes().decode(errors="replace").strip()
         if found not in BACKENDS:

@@ -46,8 +46,7 @@ class Mirror:
         servers = [os.environ.get(name, "") for name in SERVERS if url.startswith("s3://")]
         server = next(filter(None, servers), "").rstrip("/")
         mark = hashlib.sha256(f"{server}{url}".encode()).hexdigest()[:12]
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-        mirrors = names.folder_of_variable("FASTSLOW_MIRRORS", caches / "fast-or-slow" / "mirrors")
+        mirrors = names.cache_of_variable("FASTSLOW_MIRRORS", "mirrors")
         try:
             files.check_writable(mirrors)
         except (InputError, OSError) as error:

@@ -153,3 +153,10 @@ def folder_of_variable(name: str, default: Path) -> Path:
     if LIKE_ADDRESS.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
     return folder
+
+
+def cache_of_variable(variable: str, name: str) -> Path:
+    """Return the folder that the environment variable `variable` gives, or the folder `name` among
+    this program's in the user's cache folder. Raises InputError as folder_of_variable does."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return folder_of_variable(variable, caches / "fast-or-slow" / name)

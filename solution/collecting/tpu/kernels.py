@@ -6,7 +6,6 @@ file, which several processes share. Deleting its folder clears it.
 """
 
 import json
-import os
 import sqlite3
 import threading
 import zlib
@@ -17,7 +16,7 @@ from pathlib import Path
 from solution.collecting.tpu.compiled import Cost, Tile
 from solution.system.errors import InputError
 from solution.system.files import check_writable, make_folder
-from solution.system.names import folder_of_variable
+from solution.system.names import cache_of_variable
 
 VARIABLE = "FASTSLOW_TPU_CACHE"
 FILE = "compiled-1.sqlite"  # the number changes with the format of the file
@@ -34,8 +33,7 @@ CREATE TABLE IF NOT EXISTS compilations (
 def find_cache_folder() -> Path:
     """Return the folder of the cache: $FASTSLOW_TPU_CACHE, else a folder in the user's cache
     folder. Raises InputError if the variable contains the address of a bucket."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    return folder_of_variable(VARIABLE, caches / "fast-or-slow" / "tpu")
+    return cache_of_variable(VARIABLE, "tpu")
 
 
 class KernelCache:

@@ -127,8 +127,8 @@ def choose_backend(setting: str, graphs: Sequence[Graph]) -> str:
     if setting != AUTO:
         return setting
     chosen = np.linspace(0, len(graphs) - 1, min(len(graphs), MOST_GRAPHS)).astype(int)
-    few = _FEW if len(graphs) >= MOST_GRAPHS else _MANY
-    taus = np.sum([few(graphs[number]) for number in chosen], axis=0)
+    compare = _FEW if len(graphs) >= MOST_GRAPHS else _MANY
+    taus = np.sum([compare(graphs[number]) for number in chosen], axis=0)
     return list(BACKENDS)[int(np.argmax(taus))]
 
 

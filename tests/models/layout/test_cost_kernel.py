@@ -11,7 +11,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, FEATURES, state_tables
-from solution.models.base import BACKEND, CostRanker
+from solution.models.base import BACKEND_FILE, CostRanker
 from solution.models.catalogue import load_model, save_model
 from solution.models.layout.cost_kernel import (
     ARGUMENT,
@@ -221,10 +221,10 @@ def test_runtimes_tell_the_backend_and_a_model_remembers_it(
     for graph in DRAWN:
         np.testing.assert_array_equal(loaded.predict(graph), told.predict(graph))
     for wrong in (b"gpu", b"\xff"):
-        (tmp_path / BACKEND).write_bytes(wrong)
-        with pytest.raises(InputError, match=f"{BACKEND}.*cpu or tpu"):
+        (tmp_path / BACKEND_FILE).write_bytes(wrong)
+        with pytest.raises(InputError, match=f"{BACKEND_FILE}.*cpu or tpu"):
             settings.build(0).load(tmp_path)
-    (tmp_path / BACKEND).unlink()  # as in models of earlier versions, whose settings name it
+    (tmp_path / BACKEND_FILE).unlink()  # as in models of earlier versions, whose settings name it
     older = replace(settings, backend=backend).build(0).load(tmp_path)
     np.testing.assert_array_equal(older.predict(DRAWN[0]), told.predict(DRAWN[0]))
 
