@@ -100,6 +100,9 @@ TPU_FEATURES = (
       for tensor, which in TENSORS.items()),
     Feature("state_matrix_unit", "log2 share", "of the matrix unit's width that a product uses"),
 )  # fmt: skip
+# How often padding of a result counts that a configuration may set: chosen on the 99 programs with
+# a TPU's estimates (1 to 4 differ by less than 0.005 in tau).
+WRITTEN = 3
 LEAST_SHARE = 1e-9  # added to shares before their logarithm
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = library.SPLIT + 1
@@ -215,10 +218,15 @@ class StateTable:
     # (states, 3) float64: bytes of the three `tensors`: of the first one in the state's layout
     # MADE, of the second in FIRST, of the third in SECOND
     tensor_bytes: np.ndarray
-    # (states,) float32: bytes of padding read and written, over the bytes of all tensors
+    # (states,) float32: bytes of padding read and written, over the bytes of all tensors; those of
+    # results that a configuration may set count WRITTEN times
     padding: np.ndarray
     # (states,) float32: how often the tensor is computed or copied, over the bytes of all tensors
     runs: np.ndarray
+    # (states,) bool: True for states of instructions, False for operands' states. Custom calls that
+    # request layouts are instructions on a CPU, where they cut fusions. On a TPU they are not: it
+    # drops them, and which ones there are depends on the other configurations.
+    is_made: np.ndarray
     pads: bool  # True if the backend pads tensors to register tiles, as the TPU backend does
 
     @property
@@ -249,6 +257,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     loops = find_loops(graph, ops, points, layouts, joins)
     # no loop is short without a library: the penalty was measured on CPUs only
     short = loops.short * backend.by_library
+    is_settable = ~points.is_use & np.isin(ops.node[points.instruction], graph.configurable)
     is_split = joins == library.SPLIT
     split = np.where(is_split, library.weigh_windows(ops)[points.instruction], 0)
     slow = backend.by_library * library.find_slow_products(graph, ops, point, layouts[:, MADE])
@@ -268,8 +277,9 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         split=(split * size[points.read[:, 0]] / total).astype(np.float32),
         slow_products=slow.astype(np.float32),
         tensor_bytes=measured.padded,
-        padding=_find_padding(points, layouts, measured),
+        padding=_find_padding(points, layouts, measured, is_settable),
         runs=(measured.runs / total).astype(np.float32),
+        is_made=~points.is_use & (ops.is_programs[points.instruction] | (not measured.is_padded)),
         pads=measured.is_padded,
     )
 
@@ -369,12 +379,18 @@ def _sum_moved(points: Points, layouts: np.ndarray, size: np.ndarray) -> np.ndar
     return np.where(points.is_use, (made + first) / 2, made + first + more)
 
 
-def _find_padding(points: Points, layouts: np.ndarray, measured: Measured) -> np.ndarray:
-    """Return `StateTable.padding` (states,) float32."""
+def _find_padding(
+    points: Points, layouts: np.ndarray, measured: Measured, is_settable: np.ndarray
+) -> np.ndarray:
+    """Return `StateTable.padding` (states,) float32. `is_settable`: (states,) bool, True if a
+    configuration may set the layout of the instruction's result."""
     padded, plain = (
         _sum_moved(points, layouts, size) for size in (measured.padded, measured.plain)
     )
-    return (measured.runs * (padded - plain) / measured.total).astype(np.float32)
+    # Dots, convolutions and reshapes write their results to memory; most others are fused.
+    written = is_settable * (measured.padded - measured.plain)[:, 0]
+    padding = padded - plain + (WRITTEN - 1) * written
+    return (measured.runs * padding / measured.total).astype(np.float32)
 
 
 def _describe_padding(

@@ -114,18 +114,13 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
     scaled_tables = ("numeric", "features")
     reads_program_order = True
+    scores_beside_a_list = True
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         self.backend = known_costs.choose_backend(self.settings.backend, graphs)
-        self._decide_lists()
         return super().fit(graphs, validation, report)
-
-    def _decide_lists(self) -> None:
-        # On a TPU, a tensor whose layout any configuration requests has an instruction more in all
-        # of them, whose padding is counted: so a score depends on all configurations.
-        self.scores_beside_a_list = not BACKENDS[self.backend].device_layouts
 
     def prepare(self, graph: Graph) -> CostInputs:
         return prepare(graph, self.backend)
@@ -139,7 +134,6 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
     def load(self, folder: Path) -> Self:
         self.load_backend(folder)
-        self._decide_lists()
         return super().load(folder)
 
     def list_costs(self, graph: Graph) -> np.ndarray:
@@ -158,7 +152,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
         **{name: torch.from_numpy(getattr(table, name)) for name in COLUMNS},
         is_argument=torch.from_numpy(known_costs.find_arguments(graph, table).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
-        is_made=torch.from_numpy(known_costs.find_made(table).astype(np.float32)),
+        is_made=torch.from_numpy(table.is_made.astype(np.float32)),
         numbers=table.numbers,
         listed=torch.from_numpy(graph.listed_distinct),
     )

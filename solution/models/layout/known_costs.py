@@ -93,7 +93,7 @@ class KnownCosts:
 
 def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
     """Return the prior costs of the states in a graph's state table."""
-    is_made, is_argument = find_made(table).astype(np.float64), find_arguments(graph, table)
+    is_made, is_argument = table.is_made.astype(np.float64), find_arguments(graph, table)
     moved = table.is_copied * table.shares[:, BYTES].astype(np.float64)
     copying = (1 + STRIDED * table.strides) * moved
     if table.pads:
@@ -144,13 +144,6 @@ def _try_backends(graph: Graph, configs: int) -> tuple[float, ...]:
 
 
 _FEW, _MANY = (PerGraph(partial(_try_backends, configs=n)) for n in (FEW_CONFIGS, MANY_CONFIGS))
-
-
-def find_made(table: StateTable) -> np.ndarray:
-    """Return a mask (states,) bool: True for states of instructions, False for operands' states."""
-    is_made = np.zeros(len(table.node), bool)
-    is_made[table.numbers[:, : table.instructions].ravel()] = True
-    return is_made
 
 
 def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import ELEMENT_BYTES, ELEMENT_TYPE, MAX_RANK
 from solution.features.operations import num_bytes
@@ -22,12 +23,13 @@ from solution.features.propagation.register_tiles import count_padded_bytes, sha
 from solution.features.propagation.state_table import (
     BYTES,
     FEATURES,
+    WRITTEN,
     list_state_features,
     state_tables,
 )
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.propagation.tiles import DeviceLayouts, choose_layout
-from solution.models.layout.known_costs import STARTED, find_made, weigh_states
+from solution.models.layout.known_costs import STARTED, add_known_costs, weigh_states
 from solution.programs.compiler import Compiler
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import LEAST_ROWS, Layout, pad_slowly, unpack
@@ -186,7 +188,7 @@ def test_the_table_counts_padding_of_every_state(seed: int) -> None:
     assert table.features.shape[1] == len(NAMES)
     shapes = {int(node): tuple(ops.sizes[op, : ops.rank[op]].tolist())
               for op, node in enumerate(ops.node) if node >= 0}  # fmt: skip
-    is_made = find_made(table)
+    is_made = table.is_made
     totals = []
     for state, layouts in enumerate(table.layouts.tolist()):
         if not is_made[state] and not layouts[COPY]:
@@ -207,14 +209,28 @@ def test_the_table_counts_padding_of_every_state(seed: int) -> None:
         assert table.tensor_bytes[state, used].tolist() == expected
         moved = sum(expected) if is_made[state] else sum(expected) / 2
         totals.append(moved / table.shares[state, BYTES])
+        nodes = table.tensors[state, used].tolist()
+        plain = [4 * math.prod(shapes.get(int(node), (0.25,))) for node in nodes]
+        counts = [1.0] * len(used) if is_made[state] else [0.5] * len(used)
+        counts[0] *= WRITTEN if is_made[state] and nodes[0] in graph.configurable else 1
+        added = np.subtract(expected, plain) @ counts
+        assert table.padding[state] * totals[0] == pytest.approx(added, rel=1e-4)
         row = dict(zip(NAMES, table.features[state].tolist(), strict=True))
         assert row["state_made_bytes"] == pytest.approx(math.log2(1 + expected[0]), rel=1e-5)
     assert np.allclose(totals, totals[:1] * len(totals), rtol=1e-5)
-    assert (table.padding >= 0).all()
     # a copy of no bytes costs as much as one of STARTED bytes, in a program without loops
     is_use = table.is_copied & ~is_made
     costs = weigh_states(graph, table).copying - table.shares[:, BYTES]
     assert costs[is_use] * totals[0] == pytest.approx(STARTED, rel=1e-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_others_request_costs_a_configuration_nothing(seed: int) -> None:
+    graph = draw_graph(seed)
+    alone = dataclasses.replace(graph, configs=encode(graph.layouts.expand()[:2]))
+    costs = [add_known_costs(each, "tpu")[:2] for each in (graph, alone)]
+    assert np.diff(costs[0]) == pytest.approx(np.diff(costs[1]))
 
 
 @settings(max_examples=10, deadline=None)
