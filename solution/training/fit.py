@@ -13,6 +13,7 @@ from solution.domain.dividing import MAX_CONFIGS, choose_configs
 from solution.domain.graph import Graph
 from solution.models.base import Ranker
 from solution.models.catalogue import save_model
+from solution.runs.fingerprint import fingerprint_code
 from solution.runs.folder import Run
 from solution.runs.job import MODEL, JobRecord, write_job
 from solution.runs.record import list_versions
@@ -22,6 +23,7 @@ from solution.system.files import remove, replace_folder
 from solution.system.memory import Cost, measure
 from solution.system.processes import one_thread
 from solution.system.report import FitProgress, Report
+from solution.system.shelf import keeping
 from solution.training.failures import check_shape, name_failure
 from solution.training.folds import split_inner
 from solution.training.jobs import Job
@@ -107,7 +109,8 @@ def train_job(
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
-        with one_thread(), name_failure(job.experiment, job.describe()):
+        named = name_failure(job.experiment, job.describe())
+        with one_thread(), keeping(fingerprint_code()), named:
             _train(job, plan, run, report, teach, checkpoints)
     # The fit diverged. Remove its checkpoints, so that the next start does not continue from them.
     except InputError:

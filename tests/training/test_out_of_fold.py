@@ -20,7 +20,11 @@ from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
+from solution.features.propagation import state_table
+from solution.features.propagation.backend import Backend
 from solution.models.base import RankerSettings
+from solution.models.layout.cost_kernel import CostKernelSettings
+from solution.models.layout.cost_net import CostNetSettings
 from solution.models.linear import RidgeSettings
 from solution.models.nothing import NothingRanker
 from solution.runs.folder import Run
@@ -82,6 +86,39 @@ def train(
         backlog = find_backlog([experiment], plan, run, choice)
         run_experiments(backlog, plan, run, LocalExecutor(workers))
     return run
+
+
+def test_state_tables_of_large_graphs_are_computed_once(
+    tmp_path: Path, sample_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all folds, seeds and cost models; the predictions are those without files."""
+    computed: list[Graph] = []
+    describe = state_table._describe_states
+
+    def count(graph: Graph, backend: Backend) -> state_table.StateTable:
+        computed.append(graph)
+        return describe(graph, backend)
+
+    monkeypatch.setattr(state_table, "_describe_states", count)
+    monkeypatch.setenv("FASTSLOW_TABLES", str(tmp_path / "tables"))
+    plan = make_plan(sample_store, "graph", num_folds=2)
+    training = dataclasses.replace(
+        CostNetSettings().training, epochs=1, max_configs=9, configs_per_graph=4
+    )
+    models = {"net": CostNetSettings(backend="cpu", training=training),
+              "kernel": CostKernelSettings(backend="cpu", max_configs=9, cosines=8)}  # fmt: skip
+    scores, counts = [], []
+    for many in (1 << 62, 0):
+        monkeypatch.setattr(state_table, "MANY", many)
+        computed.clear()
+        for name, settings in models.items():
+            experiment = Experiment(name, ("layout:nlp:default",), settings, seeds=(0, 1))
+            run = train(tmp_path / f"{name}{many}", experiment, plan)
+            scores.append(predictions.read(run.predictions(name, "out_of_fold")))
+        counts.append(len(computed))
+    assert scores[0].equals(scores[2]) and scores[1].equals(scores[3])
+    # two tables of a graph: of the configurations to learn from, and of those to predict
+    assert counts[1] <= 2 * len(plan.graphs.filter(collection="layout:nlp:default")) < counts[0]
 
 
 @pytest.mark.parametrize("scheme", ["architecture", "graph"])

@@ -45,6 +45,7 @@ from solution.features.propagation.states import (
     list_dimensions,
     list_windows,
 )
+from solution.system.shelf import recall
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
 # maximum number of elements of a pooling's window for which the layout decides whether it is fast;
@@ -103,6 +104,10 @@ TPU_FEATURES = (
 # How often padding of a result counts that a configuration may set: chosen on the 99 programs with
 # a TPU's estimates (1 to 4 differ by less than 0.005 in tau).
 WRITTEN = 3
+# at least this many nodes times distinct configurations take long: seconds on one core
+MANY = 1 << 20
+# fields of Graph that a state table depends on; it also depends on the codebook
+PROGRAM = ("node_features", "node_opcodes", "edges", "configurable", "summed")
 LEAST_SHARE = 1e-9  # added to shares before their logarithm
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = library.SPLIT + 1
@@ -192,7 +197,8 @@ def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> 
 class StateTable:
     """The states (see Points) in which the distinct configurations of a graph differ, as arrays."""
 
-    # (distinct configs, varying points) int32: the state of each point whose state varies
+    # (distinct configs, varying points) uint16, or int32 if there are more states: the state of
+    # each point whose state varies
     numbers: np.ndarray
     instructions: int  # number of instructions among the points; uses are numbered after them
     layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
@@ -248,6 +254,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     used, local = np.unique(keys[:, varying], return_inverse=True)
     point, layouts = numbered.point[used // JOINED], numbered.layouts[used // JOINED]
     points, joins = find_points(ops, point), used % JOINED
+    small = np.uint16 if len(used) <= 1 << 16 else np.int32
     is_default = (layouts == plain.layouts[plain.numbers[0, point]]).all(axis=1)
     is_default &= points.is_use | (joins == plainly_joined[0, points.instruction])
     node = np.where(ops.node == NONE, graph.num_nodes, ops.node)
@@ -263,7 +270,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     slow = backend.by_library * library.find_slow_products(graph, ops, point, layouts[:, MADE])
     slow = slow * np.append(num_operations(graph), 0.0)[node[points.made]] / total
     return StateTable(
-        numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
+        numbers=local.reshape(len(keys), len(varying)).astype(small),
         instructions=int((varying < ops.number).sum()),
         layouts=layouts,
         tensors=node[np.column_stack([points.made, points.read])],
@@ -286,8 +293,19 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 
 @cache
 def state_tables(backend: str) -> PerGraph[StateTable]:
-    """Return a function from a whole graph (not pruned) to its StateTable."""
-    return PerGraph(partial(_describe_states, backend=BACKENDS[backend]))
+    """Return a function from a whole graph (not pruned) to its StateTable. In training, tables of
+    large graphs are kept in files (solution.system.shelf), because each takes minutes, and all
+    folds, seeds and cost models need the same ones."""
+    return PerGraph(partial(_recall_states, backend=backend))
+
+
+def _recall_states(graph: Graph, backend: str) -> StateTable:
+    make = partial(_describe_states, graph, BACKENDS[backend])
+    if graph.num_nodes * len(graph.layouts.codes) < MANY:
+        return make()
+    values = [getattr(graph, name) for name in PROGRAM]
+    arrays = [*values, *graph.layouts.arrays().values()]
+    return recall(StateTable, make, [backend, *(value for value in arrays if value is not None)])
 
 
 def _describe(

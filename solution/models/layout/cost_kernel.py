@@ -138,15 +138,15 @@ class CostKernelRanker(CostRanker):
     ) -> Self:
         everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
         self.backend = known_costs.choose_backend(self.settings.backend, everything)
-        steps = 2 * len(everything)
-        scaler = fit_scaler(self._list_columns(everything, steps, report))
+        limit, steps = self.settings.max_configs, 2 * len(everything)
+        chosen = [choose_rows(graph, limit, known_costs.DRAW) for graph in everything]
+        scaler = fit_scaler(self._list_columns([rows.graph for rows in chosen], steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
         size = 2 * self.settings.cosines + 1
         # Sums over programs of X^T V^-1 X / configs and X^T V^-1 (label - slope * prior costs) /
         # configs. X: the columns of _add_up times slope; V: the covariance in _weigh_configs.
         products, sums = np.zeros((size, size)), np.zeros(size)
-        for done, graph in enumerate(everything, start=len(everything) + 1):
-            rows = choose_rows(graph, self.settings.max_configs, self.seed)
+        for done, rows in enumerate(chosen, start=len(everything) + 1):
             known, learned = self._add_up(rows.graph, cosines)
             label = _standardise(np.log(rows.runtimes))
             slope = max(

@@ -44,6 +44,7 @@ from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
+from solution.models.sampling import TrainingRows, choose_rows
 from solution.system.report import Report, silent
 
 # maximum number of (configuration, state) entries that are summed at once, to bound memory
@@ -103,7 +104,7 @@ class CostInputs:
     is_argument: Tensor  # (states,) float32: 1 if the state's tensor is a parameter of the program
     is_copied: Tensor  # (states,) float32: 1 if an operand is copied
     is_made: Tensor  # (states,) float32: 1 for the state of an instruction, 0 for one of an operand
-    numbers: np.ndarray  # (distinct configs, entries) int32: the states of each configuration
+    numbers: np.ndarray  # (distinct configs, entries): the states of each configuration
     # (distinct configs,) bool: the reference list, whose mean and spread scale the scores
     listed: Tensor
 
@@ -124,6 +125,9 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
     def prepare(self, graph: Graph) -> CostInputs:
         return prepare(graph, self.backend)
+
+    def choose(self, graph: Graph, limit: int | None) -> TrainingRows:
+        return choose_rows(graph, limit, known_costs.DRAW)
 
     def make_net(self) -> "CostNet":
         return CostNet(self.settings, self.backend)
@@ -207,7 +211,7 @@ class CostNet(nn.Module):
         for inputs, rows in zip(batch, configs.T, strict=True):
             # Only states that occur in these configurations are computed.
             used, local = np.unique(inputs.numbers[rows], return_inverse=True)
-            local = local.reshape(len(rows), -1)
+            local, used = local.reshape(len(rows), -1), used.astype(np.int64)
             columns.append(self._compare(_add_up(self._weigh(inputs, used), local)))
         return torch.stack(columns, dim=1)
 

@@ -41,6 +41,9 @@ STARTED = 7e4
 # scores are divided by the deviation of copied bytes, or by this share of all bytes if it is larger
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
+# Seed of the draw of training configurations: equal for all seeds of a ranker and for both cost
+# models, so that they share state tables, which take long to compute.
+DRAW = 0
 AUTO = "auto"
 # At most this many graphs decide between the backends, by this many configurations of each: many
 # if there are fewer graphs.
@@ -138,7 +141,7 @@ def _try_backends(graph: Graph, configs: int) -> tuple[float, ...]:
     check_no_options(graph)
     if graph.listed is not None:  # its few configurations may not be among those that are drawn
         graph = replace(graph, listed=None)
-    few = choose_rows(graph, configs, seed=0).graph
+    few = choose_rows(graph, configs, seed=DRAW).graph
     assert few.runtimes is not None
     return tuple(kendall_tau(add_known_costs(few, backend), few.runtimes) for backend in BACKENDS)
 

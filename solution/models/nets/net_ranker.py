@@ -22,7 +22,7 @@ from solution.models.nets.devices import move_inputs, one_thread, pick_device
 from solution.models.nets.ranking_net import Example, as_ranking
 from solution.models.nets.training_loop import train
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.sampling import choose_rows
+from solution.models.sampling import TrainingRows, choose_rows
 from solution.models.settings import check_net
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
@@ -63,6 +63,10 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     @abstractmethod
     def prepare(self, graph: Graph) -> Inputs:
         """Return the net's inputs for a graph and its distinct configurations, unscaled."""
+
+    def choose(self, graph: Graph, limit: int | None) -> TrainingRows:
+        """Draw the configurations of a graph to learn from, see choose_rows."""
+        return choose_rows(graph, limit, self.seed)
 
     @abstractmethod
     def make_net(self) -> nn.Module:
@@ -165,7 +169,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             )
 
     def _example(self, graph: Graph, max_configs: int | None) -> Example[Inputs]:
-        rows = choose_rows(graph, max_configs, self.seed)
+        rows = self.choose(graph, max_configs)
         return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
 
     def _encoded(self, graph: Graph) -> Inputs:
