@@ -166,9 +166,11 @@ def show_costs(costs: Costs) -> Table:
     slow, fast = costs.slow, costs.fast
     note = " Of the runtime: by a line through this program's measurements."
     tiles = " With padding: as a TPU stores tensors, in register tiles."
+    rules = "TPU" if costs.is_padded else "CPU"
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
-        "Costs add up to the difference of the two scores. Layouts are minor to major."
+        "Costs add up to the difference of the two scores. Layouts are minor to major, as the "
+        f"compiler of a {rules} assigns them."
         + (tiles if costs.is_padded else "")
         + (note if costs.shares is not None else ""),
     )
