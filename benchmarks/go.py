@@ -40,7 +40,7 @@ from solution.placement.policy.network import SHIPPED, load_policy
 from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
-from solution.system.files import write_json
+from solution.system.files import checksum, write_json
 from solution.system.terminal import say
 
 NETWORK = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=2)
@@ -75,7 +75,8 @@ class Bench:
         self, workload: Workload, tasks: tuple[str, ...], method: str, seed: int = 0
     ) -> Cell:
         """Measure one cell, or read its file."""
-        words = (workload.name, workload.devices, "+".join(tasks), method, self.budget, seed)
+        words: tuple[object, ...] = (workload.name, workload.devices, "+".join(tasks), method)
+        words = (*words, self.budget, seed, checksum(self.policy)[:8])
         name = "-".join(map(str, words)).replace(" ", "_")
         path = self.folder / "cells" / f"{name}.json"
         if path.exists():

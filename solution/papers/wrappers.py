@@ -16,11 +16,12 @@ from typing import Self
 
 import numpy as np
 
-from solution.domain.codebook import Codebook
+from solution.domain.codebook import Codebook, mix
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
 from solution.models.base import Ranker, RankerSettings
 from solution.models.settings import check_size
+from solution.papers.node_subsets import hash_nodes
 from solution.system.report import Report, silent
 
 INNER = "ranker"
@@ -101,11 +102,24 @@ class SublistAverage(Ranker):
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:
     """Return a random order (configs,) of distinct configurations that depends only on `key` and
-    their contents, not on their given order."""
+    their contents, not on their given order, nor on the order of the nodes."""
     configs = graph.configs
-    rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs
+    rows = _hash_layouts(graph) if isinstance(configs, Codebook) else configs
     digests = [
         hashlib.blake2b(row.tobytes(), digest_size=16, key=key.encode()).digest()
         for row in np.ascontiguousarray(rows)
     ]
     return np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)
+
+
+def _hash_layouts(graph: Graph) -> np.ndarray:
+    """Return a hash (configs,) uint64 of each configuration: the sum over the configurable nodes of
+    mix(hash of the node, hash of its layouts)."""
+    layouts = graph.layouts
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in layouts.layouts]
+    hashes = np.frombuffer(b"".join(digests), np.uint64)
+    nodes, pairs = hash_nodes(graph)[graph.configurable], layouts.pairs(layouts.rows)
+    total = np.zeros(len(pairs), np.uint64)
+    for node, pair in zip(nodes, pairs.T, strict=True):
+        total += mix(mix(hashes[pair]) ^ node)
+    return total

@@ -106,10 +106,15 @@ class PlacementReport:
         return f"{text}; HEFT's decision does not fit into memory."
 
 
-def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
+def find_bound(
+    graph: CostGraph, machine: Machine, *, fused: bool, placed: np.ndarray | None = None
+) -> float:
     """Return a lower bound on the seconds of every valid decision.
 
     bound = max(longest path, sum over nodes of least seconds / number of devices)
+
+    If the device of each node is given, `placed` (nodes,), a node takes its seconds there, and the
+    second term is the largest sum of a device.
 
     With fusion, a kernel may save all its memory traffic and its launch, so only its arithmetic
     counts. Without fusion, a node costs at least its time on the device that is fastest at it.
@@ -119,8 +124,10 @@ def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
         seconds[graph.fusion_kinds == DATA] = 0
     else:
         seconds = cost_alone(graph, machine)
-    least = seconds.min(axis=1)
+    least = seconds.min(axis=1) if placed is None else seconds[np.arange(len(placed)), placed]
     path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
+    if placed is not None:
+        return float(max(path, np.bincount(placed, least).max()))
     # work bound: as if every device ran each node as fast as the node's fastest device does
     return float(max(path, least.sum() / seconds.shape[1]))
 
@@ -154,12 +161,14 @@ def optimize_and_report(
     candidates = optimize(evaluator, policy, evaluations, seed)
     if evaluator.best is None:
         more = "try more decisions" if "placement" in tasks else "let placement be decided, too"
+        more = f", or {more}" if len(machine) > 1 else ""
         raise InputError(
             f"{graph.name}: of {count(len(evaluator.curve), 'decision')} none fits the memory of "
-            f"{count(len(machine), 'device')}. Take more or larger ones, or {more}."
+            f"{count(len(machine), 'device')}. Take more or larger ones{more}."
         )
     line = evaluator.environment.timeline(evaluator.best)
-    bound = find_bound(graph, machine, fused="fusion" in tasks)
+    placed = None if "placement" in tasks else line.placement
+    bound = find_bound(graph, machine, fused="fusion" in tasks, placed=placed)
     return PlacementReport(evaluator, candidates, evaluator.best, line, bound)
 
 

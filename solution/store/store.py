@@ -237,10 +237,13 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
     return graphs
 
 
-def check_preparation(preparation: Mapping[str, Any], needed: int | None, store: Path) -> None:
+def check_preparation(
+    preparation: Mapping[str, Any], needed: int | None, store: Path, asker: str = "an experiment"
+) -> None:
     """Raise InputError unless the `store` was prepared in the way that a ranker needs. This means:
     by this version of the preparation, without options that only a model may apply to its input,
-    and with all nodes within `needed` edges (hops) of the configurable nodes (None: all nodes)."""
+    and with all nodes within `needed` edges (hops) of the configurable nodes (None: all nodes).
+    `asker`: the experiment that needs them."""
     kept = preparation.get("hops", 0)
     is_number = kept is None or (type(kept) is int and kept > 0)
     if {**preparation, "hops": kept} != {"version": VERSION, "hops": kept} or not is_number:
@@ -251,7 +254,7 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
     if kept is not None and (needed is None or kept < needed):
         wanted = "--whole" if needed is None else f"--hops {needed}"
         raise InputError(
-            f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but an experiment "
+            f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but {asker} "
             f"looks further. Prepare the data with {wanted}."
         )
 

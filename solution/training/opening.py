@@ -125,7 +125,8 @@ def open_store(
     with locked(folder, "Wait until the data is prepared.", shared=True):
         store = Store.open(folder)
         _check_collections(data, store.graphs["collection"].to_list(), collections)
-        check_preparation(store.preparation, hops, folder)
+        asker = next(e.name for e in experiments if e.ranker.needed_hops == hops)
+        check_preparation(store.preparation, hops, folder, asker)
         # a store that was just prepared is checked already
         if folder == data and (defects := store.find_defects()):
             raise InputError(join_defects(defects))

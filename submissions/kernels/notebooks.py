@@ -24,9 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ensembles.recipe import list_recipes
 from solution.domain.collection import NAMES
 from solution.experiments import DEFAULTS
 from solution.system.errors import InputError
@@ -48,6 +50,7 @@ GIVEN_OTHERWISE = {
     "BUNDLE": "give --bundle (make: BUNDLE=name), which attaches the bundle as well",
 }
 SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
+EXECUTORS = ("local", "ray")
 SAMPLE = PROJECT / "solution" / "data" / "sample"
 OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
 CELL_SECONDS = 1800  # time limit of one cell
@@ -195,20 +198,40 @@ def _chooses(names: Sequence[str], patterns: str) -> bool:
         return False
 
 
+def _has_work(values: Mapping[str, Any]) -> bool:
+    """Tell if a chosen experiment ranks a chosen collection, by the beginnings of their names."""
+    kinds = {name.partition("_")[0] for name in match(DEFAULTS, values["EXPERIMENTS"])}
+    ranked = {name.partition(":")[0] for name in match(NAMES, values["COLLECTIONS"])}
+    return "nothing" in kinds or bool(kinds & ranked)
+
+
 # For each known parameter: a check of its value, and a description of the valid values.
 EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     "HOURS": (lambda values: values["HOURS"] >= 0, "0 or more"),
     "NUM_FOLDS": (lambda values: values["NUM_FOLDS"] >= 2, "2 or more"),
     "FOLDS": (_are_folds, "numbers below NUM_FOLDS, such as 0,1, or nothing for all"),
     "SCHEME": (lambda values: values["SCHEME"] in SCHEMES, " or ".join(SCHEMES)),
+    "GRAPHS": (lambda values: values["GRAPHS"] >= 1, "1 or more"),
+    "EXECUTOR": (lambda values: values["EXECUTOR"] in EXECUTORS, " or ".join(EXECUTORS)),
+    "RECIPE": (
+        lambda values: values["RECIPE"] in ("", *list_recipes()),
+        f"nothing, or one of {', '.join(list_recipes())}",
+    ),
+    "SOURCES": (
+        lambda values: all(
+            any(fnmatchcase(one.name, part.strip()) for one in list_notebooks())
+            for part in values["SOURCES"].split(",")
+        ),
+        "patterns of notebooks' names, such as 2-*,3-*",
+    ),
     "PACK": (lambda values: values["PACK"] in PACKS, "folds, refit or nothing"),
     "EXPERIMENTS": (
         lambda values: _chooses(DEFAULTS, values["EXPERIMENTS"]),
         f"patterns that choose some of {', '.join(DEFAULTS)}",
     ),
     "COLLECTIONS": (
-        lambda values: _chooses(NAMES, values["COLLECTIONS"]),
-        f"patterns that choose some of {', '.join(NAMES)}",
+        lambda values: _chooses(NAMES, values["COLLECTIONS"]) and _has_work(values),
+        f"patterns that choose some of {', '.join(NAMES)}, which a chosen experiment ranks",
     ),
 }
 

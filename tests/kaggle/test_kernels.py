@@ -320,7 +320,10 @@ def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
         ("PACK=all", "refit or"), ("FOLDS=0,5", "numbers below NUM_FOLDS"),
         ("FOLDS=first", "numbers below NUM_FOLDS"), ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
         ("COLLECTIONS=layout:tpu:*", "layout:xla:random"), ("PUSH=mine", "push sets"),
+        ("COLLECTIONS=tile:*", "experiment ranks"), ("EXECUTOR=cloud", "local or ray"),
         ("COMMIT=mine", "push sets"))),
+    ("1", "GRAPHS=0", "1 or more"), (ENSEMBLE, "RECIPE=nope", "z_score_001"),
+    (ENSEMBLE, "SOURCES=2-*,9-*", "2-"), (ENSEMBLE, "SOURCES=", "2-"),
     (ENSEMBLE, "BUNDLE=mine", "--bundle"), (ENSEMBLE, "RECEIPT=mine", r"one of RECIPE, SOURCES\."),
     ("5", "HOURS=1", "no parameter"),
 ])  # fmt: skip

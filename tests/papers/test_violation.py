@@ -131,6 +131,10 @@ def test_the_mask_of_three_nodes_by_hand() -> None:
     found = apply_mask(x, torch.tensor([[0], [1]]), 0.1)
     expected = [(1 + 2 + 1) / 2.1, (1 + 2 + 1) / 2.1, (0.1 + 0.2 + 10) / 1.2]
     torch.testing.assert_close(found[:, 0], torch.tensor(expected))
+    # a node with 999 neighbours: bfloat16, as on a GPU, has no number between 256 and 258
+    star = (torch.arange(1000) >= 500).bfloat16()[:, None]
+    edges = torch.stack([torch.zeros(999, dtype=torch.int64), torch.arange(1, 1000)])
+    assert apply_mask(star, edges, 0.1)[0] == 0.5
 
 
 def test_the_mask_comes_before_the_attention_which_is_of_16_heads_of_32() -> None:

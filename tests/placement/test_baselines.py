@@ -17,7 +17,7 @@ from solution.placement.graphs.cost_graph import build_cost_graph
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.placement.machine import Machine, make_machine
 from solution.placement.optimize import optimize
-from solution.placement.placement_report import find_bound
+from solution.placement.placement_report import optimize_and_report
 from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
@@ -58,11 +58,14 @@ def test_metis_says_nothing_of_small_graphs(nodes: int, capfd: pytest.CaptureFix
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_beats_the_bound(seed: int) -> None:
     graph, machine = make_graph(12, seed), make_unequal_machine(2, seed)
-    for tasks in (TWO_TASKS, ("fusion", *TWO_TASKS)):
-        evaluator = Evaluator(Environment(graph, machine), tasks)
-        anneal(evaluator, 200, seed)
-        bound = find_bound(graph, machine, fused="fusion" in tasks)
-        assert 0 < bound <= evaluator.seconds * (1 + 1e-12)
+    for tasks in (TWO_TASKS, ("fusion", *TWO_TASKS), ("schedule",), ("fusion", "schedule")):
+        report = optimize_and_report(graph, machine, tasks, None, 200, seed)
+        assert 0 < report.bound <= report.evaluator.seconds * (1 + 1e-12)
+    # all on one device, without fusion: a schedule that never waits is the best
+    alone = optimize_and_report(graph, machine, ("schedule",), None, 9, seed)
+    assert len(set(alone.line.placement)) > 1 or alone.bound == pytest.approx(
+        alone.evaluator.seconds
+    )
 
 
 @pytest.mark.parametrize("search", [search_at_random, anneal, breed])
