@@ -164,7 +164,7 @@ def _say_share(costs: Costs, part: int, text: str) -> str:
 def show_costs(costs: Costs) -> Table:
     """Return a table of the instructions and copies whose states differ, and their added costs."""
     slow, fast = costs.slow, costs.fast
-    note = " Of the runtime: by a line through this program's measurements."
+    note = " Of the runtime: by a line through this program's labels."
     tiles = " With padding: as a TPU stores tensors, in register tiles."
     rules = "TPU" if costs.is_padded else "CPU"
     table = make_table(

@@ -226,7 +226,8 @@ class _Run:
         is_new = default is None
         if default is None:
             (default,) = self._estimates.measure(space.default[None])
-            self._check_default(default)
+        self._check_default(default)
+        if is_new:
             journal.trials[name] = default
             journal.write()
         self._default = default
@@ -263,8 +264,14 @@ class _Run:
         return math.nan if trial.memory is None else float(trial.memory)
 
     def _check_default(self, default: Trial) -> None:
-        if not math.isnan(self._value(default)):
+        if self._value(default) > 0:
             return
+        if self._value(default) == 0:
+            raise InputError(
+                f"{self._space.program.name}: the compiler for {self._target.name} estimates a "
+                f"{self._goal} of 0 for the program as it is: nothing is faster or smaller. "
+                "Expected a program that computes more than a few scalars."
+            )
         advice = "Expected one that it compiles within the limits."
         if self._goal == TIME and default.memory is not None:
             advice = "Add --memory to search for a configuration that fits."

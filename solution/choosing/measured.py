@@ -1,6 +1,7 @@
 """Store verify.py's measurements on a TPU in the record of the search."""
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
 def take_verdict(path: Path, out: Path | None) -> str:
     """Store the measurements in `path`, a file that verify.py wrote, in the search's record; return
     the verdict in words, recomputed from the times. The record is in the folder `out`; by default
-    beside the file or, if it is not there, in chosen/NAME. Raises InputError if there is no record,
-    verify.py did not write the file, or it measured another configuration than the search's result.
+    beside the file or, if it is not there, in the folder of chosen/ with this result. Raises
+    InputError if there is no record, verify.py did not write the file, or it measured another
+    configuration than the search's result.
     """
     found = _read(path)
     folder = out or (path.parent if (path.parent / RECORD).is_file() else None)
-    folder = folder or Path("chosen") / Path(found["program"]).name
+    folder = folder or _find_folder(found)
     if not (folder / RECORD).is_file():
         raise InputError(
             f"{folder / RECORD}: expected the record of the search whose result {path} is about, "
@@ -43,6 +45,18 @@ def take_verdict(path: Path, out: Path | None) -> str:
         journal.result = {**result, "measured": [*others, measured]}
         journal.write()
     return f"{describe_measured(measured)} Stored: {folder / RECORD}"
+
+
+def _find_folder(found: dict[str, Any]) -> Path:
+    """Return the folder in chosen/ whose search has the configuration that was measured; the one
+    named after the program if there is none."""
+    named = Path("chosen") / Path(found["program"]).name
+    for record in sorted(Path("chosen").glob(f"*/{RECORD}")):
+        with suppress(InputError):  # a damaged record of another search
+            result = Journal.reopen(record.parent).result or {}
+            if result.get("choice") == found["choice"]:
+                return record.parent
+    return named
 
 
 def describe_measured(measured: dict[str, Any]) -> str:

@@ -80,6 +80,8 @@ def main() -> int:
     else:
         words = f"Do not use the chosen configuration: {found['defect']}."
     print(f"{choice['program']} on {found['device']}: {words}")
+    if choice["target"].startswith("tpu:") and found["platform"] != "tpu":
+        print(f"This is no TPU: for {choice['target']}, the times above prove nothing.")
     path = folder / VERDICT
     path.write_text(json.dumps({**record, "verdict": words}, indent=2) + "\n", encoding="utf-8")
     print(f"Written: {path}")
@@ -156,7 +158,16 @@ def load(client: Any, folder: Path, scratch: Path, name: str) -> Any:
     if name == "chosen":
         options.env_option_overrides = list(choice["compiler_options"].items())
     module = hlo_to_stablehlo((folder / f"{name}.pb").read_bytes())
-    return client.compile_and_load(module, devices, options)
+    try:
+        return client.compile_and_load(module, devices, options)
+    except jax.errors.JaxRuntimeError as error:
+        if name != "chosen" or not choice["compiler_options"]:
+            raise
+        sys.exit(
+            f"{devices[0].device_kind}: its compiler does not compile the chosen program with the "
+            f"options {choice['compiler_options']}, which were chosen for {choice['target']}: "
+            f"{error}. Run verify.py on that TPU."
+        )
 
 
 def read_arguments(folder: Path) -> list[np.ndarray]:

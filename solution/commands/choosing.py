@@ -173,9 +173,13 @@ def _search(
 ) -> None:
     """Search by measurements on this machine, or by a TPU's estimates; show the result. `leading`:
     the bundle that guides the search, if any. `memory`: find a program that needs less memory."""
+    from solution.programs.program import name_program
+    from solution.system.names import make_safe
     from solution.system.progress import console
 
-    folder = out or Path("chosen") / program.stem
+    parts = (settings.wanted.module, settings.wanted.function) if settings.wanted else ()
+    name = "-".join([name_program(program), *(make_safe(part) for part in parts if part)])
+    folder = out or Path("chosen") / name
     check_writable(folder)
     with console.status(f"{program.name}: starting") as status:
 

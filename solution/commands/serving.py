@@ -167,14 +167,18 @@ def rank(
         doubt = find_doubt(opened, target)
         if doubt and not compilations:
             say("--compile 32 asks the compiler of a TPU.")
+        is_empty = True
         for file in files:
-            for question in _ask(file, collection, configs, wanted):
+            for question in _ask(file, collection, configs, wanted, is_alone=len(files) == 1):
                 first, whose = rank_first(opened, question, target, doubt, regret, confidence)
                 ranking, told = follow(first, whose, question)
                 output.print(_tabulate(ranking, top, made=question.made))
                 for words in (ranking.sentence(), *told, *question.notes):
                     say(words)
                 rankings += [(question.file, ranking)] if csv or json else []
+                is_empty = False
+        if is_empty:
+            raise InputError("Nothing may be configured in any of the files: nothing was ranked.")
 
 
 def _check_files(
@@ -196,18 +200,30 @@ def _check_files(
 
 
 def _ask(
-    file: Path, collection: str | None, configs: int | None, wanted: "Wanted | None"
+    file: Path,
+    collection: str | None,
+    configs: int | None,
+    wanted: "Wanted | None",
+    *,
+    is_alone: bool,
 ) -> Iterator["Question"]:
     """Yield the graphs in `file` whose configurations are to be ranked. A warning is printed if a
-    graph has layouts that no tensor can have."""
+    graph has layouts that no tensor can have, or if nothing in the file may be configured; the
+    latter is an error if the file `is_alone`."""
+    from solution.features.candidates import NothingToChooseError
     from solution.serving.possible import describe_impossible
     from solution.serving.reading import read_questions
     from solution.system.progress import warn
 
-    for question in read_questions(file, collection, configs, wanted):
-        if words := describe_impossible(question.graph):
-            warn(f"{question.file}: {words}")
-        yield question
+    try:
+        for question in read_questions(file, collection, configs, wanted):
+            if words := describe_impossible(question.graph):
+                warn(f"{question.file}: {words}")
+            yield question
+    except NothingToChooseError as error:
+        if is_alone:
+            raise
+        warn(f"{error} The file is left out.")
 
 
 def _write_to(stdout: TextIO, text: str) -> None:
@@ -300,8 +316,8 @@ def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
     numbers = ("Rank", "Configuration", "Score", "Estimated ms" if is_asked else "Spread")
     table = make_table(Text(title), caption, numbers=numbers, texts=("Description",))
     for row in ranking.to_frame(top).iter_rows(named=True):
-        last = row["estimate"] and f"{row['estimate'] / 1e6:.4g}" if is_asked else row["spread"]
-        shown = "-" if last is None else last if is_asked else f"{last:.1f}"
+        last = row["estimate" if is_asked else "spread"]
+        shown = "-" if last is None else f"{last / 1e6:.4g}" if is_asked else f"{last:.1f}"
         table.add_row(
             str(row["rank"]), str(row["config"]), f"{row['score']:.4f}", shown,
             Text(row["configuration"]),

@@ -77,7 +77,7 @@ def read_questions(
             except NothingToChooseError as error:
                 left_out.append((question.file, error))
     if is_empty and len(left_out) == 1 and not path.is_dir():
-        raise left_out[0][1]
+        raise NothingToChooseError(f"{path}: {left_out[0][1]}") from left_out[0][1]
     for file, _ in left_out:
         from solution.system.progress import warn  # imports rich, which is slow and rarely needed
 

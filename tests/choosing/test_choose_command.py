@@ -274,6 +274,7 @@ def write_folder(folder: Path, default: str, chosen: str, result: str | None = "
     }
     choice = {
         "program": "made", "choice": "c", "compiler_options": {}, "checksums": checksums,
+        "target": "tpu:v3",
         "parameters": [[[256, 256], "float32"]] * 2,
     }  # fmt: skip
     (folder / CHOICE).write_text(json.dumps(choice))
@@ -338,6 +339,7 @@ def test_a_gain_is_shown_and_the_record_takes_it_back(fastslow: FastSlow, tmp_pa
     done, found = verify(folder)
     assert done.returncode == 0, done.stderr
     assert found["gain"] > 1.5 and found["low"] > 1 and not found["defect"]
+    assert "no TPU" in done.stdout and "tpu:v3" in done.stdout
     assert len(found["nanoseconds"]) == 3 and found["platform"] == "cpu"
     expected = judge_rounds(found)
     assert expected.gain == pytest.approx(found["gain"]) and expected.is_gain
@@ -345,6 +347,10 @@ def test_a_gain_is_shown_and_the_record_takes_it_back(fastslow: FastSlow, tmp_pa
     for _ in range(2):
         taken = assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
         assert f"{found['gain']:.3f}" in taken
+    # a verdict that lies elsewhere is about the search in chosen/ that has its result
+    shutil.copytree(folder, tmp_path / "chosen" / "of any name")
+    shutil.move(folder / script.VERDICT, tmp_path)
+    assert "of any name" in assert_said(fastslow("choose", "--verdict", script.VERDICT))
     (measured,) = json.loads((folder / RECORD).read_text())["result"]["measured"]
     assert measured["nanoseconds"] == found["nanoseconds"]
 
@@ -356,6 +362,16 @@ def test_wrong_results_are_refused_and_not_timed(fastslow: FastSlow, tmp_path: P
     assert "wrong" in found["defect"] and found["nanoseconds"] == []
     assert "Do not use" in done.stdout
     assert "do not use" in assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
+
+
+def test_options_that_the_device_does_not_have_are_named(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "search", WASTED, HALF)
+    choice = json.loads((folder / CHOICE).read_text())
+    choice["compiler_options"] = {"xla_tpu_dot_dot_fusion": "true"}
+    (folder / CHOICE).write_text(json.dumps(choice))
+    done, _ = verify(folder)
+    assert done.returncode and "Traceback" not in done.stderr
+    assert "xla_tpu_dot_dot_fusion" in done.stderr and "tpu:v3" in done.stderr
 
 
 def test_results_that_show_nothing_are_refused(tmp_path: Path) -> None:

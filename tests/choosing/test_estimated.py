@@ -38,7 +38,7 @@ from solution.programs.program import Program
 from solution.serving.bundle import load_bundle
 from solution.system.files import read_sealed, write_sealed
 from tests.conftest import FastSlow, assert_refused, assert_said
-from tests.made.timed import DENSE, HUGE, read_file, read_text
+from tests.made.timed import DENSE, HUGE, SCALAR, read_file, read_text
 from tests.processes import FASTSLOW
 
 V3 = TpuTarget("tpu:v3")
@@ -269,6 +269,10 @@ def test_memory_is_read_from_a_refusal() -> None:
 
 def test_bad_input_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
+    (tmp_path / "scalar.hlo").write_text(SCALAR, encoding="utf-8")
+    for _ in range(2):  # the second time it reads the record
+        words = ("scalar.hlo", "--target", "tpu:v3", "--compile", "3", "--out", "scalar")
+        assert " of 0 " in assert_refused(fastslow("choose", *words))
     other = tmp_path / "other.json"
     other.write_text("{}")
     for words, expected in (

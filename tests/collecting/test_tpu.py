@@ -20,7 +20,7 @@ from solution.collecting.tpu import isolating
 from solution.collecting.tpu.compiled import Cost, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
-from solution.collecting.tpu.kernels import FILE, KernelCache
+from solution.collecting.tpu.kernels import FILE, VARIABLE, KernelCache
 from solution.collecting.tpu.reading import count_bytes
 from solution.collecting.tpu.target import TpuTarget
 from solution.programs.arguments import TYPE_NAMES
@@ -277,6 +277,23 @@ def test_a_damaged_cache_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         Estimator(V3, cache=tmp_path)
     assert str(tmp_path / FILE) in str(caught.value)
+    (tmp_path / FILE).unlink()
+    cache = KernelCache(tmp_path)
+    cache.learn("context", {str(number): Cost(number) for number in range(3000)})
+    cache.keep_compilation("key", "", b"passed")
+    cache.close()
+    with (tmp_path / FILE).open("r+b") as file:  # what lies behind the tables' descriptions
+        size = file.seek(0, os.SEEK_END)
+        file.seek(8192)
+        file.write(os.urandom(size - 8192))
+    cache = KernelCache(tmp_path)
+    for ask in (
+        lambda: cache.find("context", ["7", "2999"]), lambda: cache.find_compilation("key"),
+        lambda: cache.learn("context", {"new": Cost(1)}),
+        lambda: cache.keep_compilation("other", "", b"passed"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=VARIABLE):
+            ask()
 
 
 def test_threads_share_one_cache(tmp_path: Path) -> None:

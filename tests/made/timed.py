@@ -34,6 +34,15 @@ random = np.random.default_rng(0)
 arguments = tuple(random.standard_normal(s).astype(np.float32) for s in ((96, 128), (128, 70)))
 '''
 # It takes 48 GB, and no configuration makes that less.
+SCALAR = """HloModule scalar
+ENTRY main {
+  p = s32[] parameter(0)
+  q = s32[1,1]{1,0} reshape(p)
+  r = s32[1,1,1]{2,1,0} reshape(q)
+  s = s32[] reshape(r)
+  ROOT t = s32[] add(s, p)
+}
+"""
 HUGE = """HloModule huge
 ENTRY main {
   left = f32[65536,65536]{1,0} parameter(0)

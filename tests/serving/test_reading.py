@@ -31,7 +31,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.writer import write_submission
-from tests.conftest import FastSlow
+from tests.conftest import FastSlow, assert_refused
 from tests.made import modules
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.serving.conftest import RECIPE
@@ -118,6 +118,21 @@ def test_a_folder_that_xla_dumped(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "jit_key.before_optimizations.hlo.pb: left out" in capsys.readouterr().err
     with pytest.raises(InputError, match="expected.*1"):
         list(read_questions(tmp_path, configs=10**6))
+
+
+def test_a_file_with_nothing_to_choose_does_not_stop_the_others(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    flat = modules.module(("main", 1, [modules.node(1, "parameter", modules.shape(8))]))
+    files = [modules.write(flat, tmp_path / "flat.pb")]
+    files += [modules.write(modules.make_module(), tmp_path / f"{name}.pb") for name in "ab"]
+    words = ("--collection", "layout:xla:random")
+    done = fastslow("rank", files[1], files[0], files[2], *words, "--csv", "out.csv")
+    assert done.returncode == 0 and "flat.pb" in done.stderr
+    assert set(pl.read_csv(tmp_path / "out.csv")["graph"]) == {"a", "b"}
+    for alone in ([files[0]], [files[0]] * 2):
+        assert "nothing" in assert_refused(fastslow("rank", *alone, *words)).lower()
+    assert "flat.pb" in assert_refused(fastslow("rank", files[0], *words))
 
 
 @pytest.mark.parametrize("nodes", [-1, 10**400, 1e300, "9", None])

@@ -9,8 +9,8 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from solution.collecting.tpu.compiled import Cost, Tile
@@ -56,10 +56,17 @@ class KernelCache:
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.executescript(TABLES)
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"{path}: expected the cache of what was compiled for TPUs, but: {error}. Delete "
-                f"the folder, or name another one in {VARIABLE}."
-            ) from error
+            raise _refuse(path, error) from error
+        self._path = path
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Let one thread use the database; raise InputError if it is damaged or full."""
+        try:
+            with self._lock:
+                yield
+        except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError) as error:
+            raise _refuse(self._path, error) from error
 
     def close(self) -> None:
         self._database.close()
@@ -68,7 +75,7 @@ class KernelCache:
         """Return the known costs of kernels, by canonical name; kernels of unknown cost are left
         out. `context`: hash of the target, the options and libtpu's version."""
         found = {}
-        with self._lock:
+        with self._using():
             for key in keys:
                 row = self._database.execute(
                     "SELECT cost FROM kernels WHERE context = ? AND key = ?", (context, key)
@@ -80,7 +87,7 @@ class KernelCache:
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
         """Store the costs of kernels, by canonical name; a cost that is stored already stays.
         Return the number of kernels that are stored with a different cost."""
-        with self._lock, self._database:  # the transaction ends with the block
+        with self._using(), self._database:  # the transaction ends with the block
             self._database.execute("BEGIN IMMEDIATE")
             known = self.find(context, costs)
             self._database.executemany(
@@ -96,17 +103,17 @@ class KernelCache:
             Why the compiler refused the module ("" if it did not), and the serialized result of the
             passes over HLO.
         """
-        with self._lock:
+        with self._using():
             row = self._database.execute(
                 "SELECT refused, passed FROM compilations WHERE key = ?", (key,)
             ).fetchone()
-        return (str(row[0]), zlib.decompress(row[1])) if row else None
+            return (str(row[0]), zlib.decompress(row[1])) if row else None
 
     def keep_compilation(self, key: str, refused: str, passed: bytes) -> None:
         """Store a compilation; if all stored compilations exceed the size limit, delete their
         older half."""
         packed = zlib.compress(passed, 1)
-        with self._lock:
+        with self._using():
             self._database.execute(
                 "INSERT OR IGNORE INTO compilations (key, refused, passed, size) "
                 "VALUES (?, ?, ?, ?)",
@@ -122,6 +129,13 @@ class KernelCache:
                     "DELETE FROM compilations WHERE number <= "
                     "(SELECT (MIN(number) + MAX(number)) / 2 FROM compilations)"
                 )
+
+
+def _refuse(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: expected the cache of what was compiled for TPUs, but: {error}. Delete the "
+        f"folder, or name another one in {VARIABLE}."
+    )
 
 
 def _write_cost(cost: Cost) -> str:

@@ -158,7 +158,7 @@ def _predict(model: RequestModel, answers: dict[int, Answer]) -> np.ndarray | No
     known = _list_estimates(answers)
     if len(known) < FEWEST:
         return None
-    return model.predict(np.array(list(known)), np.log(list(known.values())))
+    return model.predict(np.array(list(known)), _take_logs(list(known.values())))
 
 
 def _order(
@@ -176,7 +176,7 @@ def _order(
     estimates[list(known)] = list(known.values())
     scores = prior.astype(np.float64)
     if len(known) >= min(FEWEST, len(sets)):
-        logs = np.log(estimates)
+        logs = _take_logs(estimates)
         if len(known) < len(sets):
             predicted = _predict(model or _make_model(graph, sets, prior), answers)
             assert predicted is not None
@@ -190,6 +190,12 @@ def _order(
         refused=tuple(a.refused for a in answers.values() if a.nanoseconds is None),
         processor_seconds=spent,
     )
+
+
+def _take_logs(estimates: np.ndarray | list[float]) -> np.ndarray:
+    """Return logarithms of estimates; one of 0, as of a program that computes only scalars, counts
+    as 1 ns."""
+    return np.log(np.maximum(estimates, 1.0))
 
 
 def _make_model(graph: Graph, sets: RequestSets, prior: np.ndarray) -> RequestModel:

@@ -28,6 +28,7 @@ from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.made.lifted import make_chain
 from tests.made.modules import ask
+from tests.made.timed import SCALAR
 
 CONFIGS = 12
 
@@ -205,6 +206,9 @@ def test_rank_says_whose_order_it_is(
     monkeypatch.setenv("FASTSLOW_TPU_CACHE", str(tmp_path / "cache"))
     file = modules.write(MODULE, tmp_path / "chain.pb")
     words = ("--target", "tpu:v3", "--compile", "3", "--configs", str(CONFIGS))
+    # a program that takes no time by the compiler's estimate
+    (tmp_path / "scalar.hlo").write_text(SCALAR)
+    assert "estimated by the compiler" in assert_said(fastslow("rank", "scalar.hlo", *words))
     said = assert_said(fastslow("rank", file, *words, "--json", "all.json"))
     assert "asked about 3 of" in said and "estimated by the compiler, never timed" in said
     (found,) = json.loads((tmp_path / "all.json").read_text())
