@@ -287,8 +287,11 @@ def choose_recipe(run: Run, name: str | None) -> Recipe:
     return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
 
 
-def choose_before_training(folder: Path, name: str | None, experiments: Sequence[str]) -> Recipe:
+def choose_before_training(
+    folder: Path, name: str | None, experiments: Sequence[str], *, afresh: bool = False
+) -> Recipe:
     """Return the recipe by which a run of these experiments in the folder will be merged.
+    `afresh`: a run that is there will be deleted, so its recipe does not count.
 
     Without a name it is the first of these that fits the experiments: the recipe of the last merge,
     the default recipe, all experiments with equal weights.
@@ -300,7 +303,8 @@ def choose_before_training(folder: Path, name: str | None, experiments: Sequence
         check_place(recipe, experiments)
         check_recipe(recipe, experiments)
         return recipe
-    for found in (recall(folder), find_recipe(DEFAULT_RECIPE)):
+    recalled = None if afresh else recall(folder)
+    for found in (recalled, find_recipe(DEFAULT_RECIPE)):
         if found is not None and found.name != EQUAL_WEIGHTS:
             with suppress(InputError):
                 check_recipe(found, experiments)

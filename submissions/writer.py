@@ -9,6 +9,7 @@ any file and hides the reason if it cannot score it.
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
 MAX_FIELD = MAX_BYTES = 1 << 30  # bytes; much larger than a complete submission
 MAX_DIGITS = 9
+INDICES = re.compile(rf"\d{{1,{MAX_DIGITS}}}(;\d{{1,{MAX_DIGITS}}})*")
 MAX_TEXT = 60  # maximum characters of the file's text in a message; an ID has fewer
 ORDER = {name: number for number, name in enumerate(NAMES)}
 
@@ -64,10 +66,12 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
     return len(rows)
 
 
-def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
+def read_rows(
+    path: Path, shown: Path, encoding: str = "utf-8", *, blank: bool = False
+) -> list[tuple[str, str]]:
     """Return ID and TopConfigs of all rows; raise InputError, which names the file `shown`, if the
     file `path` is missing, or is no CSV with these two columns. The encoding utf-8-sig accepts a
-    byte-order mark at the beginning."""
+    byte-order mark at the beginning. `blank`: skip blank lines."""
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
@@ -76,12 +80,12 @@ def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[st
             open_regular(path, "a submission", MAX_BYTES) as content,
             io.TextIOWrapper(content, encoding=encoding, newline="") as file,
         ):
-            return _read_rows(csv.reader(file), shown)
+            return _read_rows(csv.reader(file), shown, blank=blank)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{shown}: not a CSV file: {error}.") from error
 
 
-def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]:
+def _read_rows(lines: Iterator[list[str]], shown: Path, *, blank: bool) -> list[tuple[str, str]]:
     """Return ID and TopConfigs of every row, and raise InputError at the first invalid line. Only
     one line is reported, because a wrong file may have very many invalid lines."""
     header = next(lines, [])
@@ -90,6 +94,8 @@ def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]
         raise InputError(f"{shown}: expected the header ID,TopConfigs, found {found!r}.")
     rows = []
     for line, row in enumerate(lines, start=2):
+        if blank and not row:
+            continue
         if len(row) != len(HEADER):
             raise InputError(f"{shown}, line {line}: expected 2 columns, found {len(row)}.")
         rows.append((row[0], row[1]))
@@ -188,7 +194,7 @@ def replace_submission(
 
     Raises InputError if a test graph has no ranking, or the file does not pass the checker.
     """
-    expected, sampled = expect(graphs, sample), _read_sample(sample)
+    expected, sampled = expect(graphs, sample), read_sample(sample)
     if not expected.num_configs:
         yield Written(path, 0, 0, 0, NOTHING)
         path.unlink(missing_ok=True)
@@ -222,15 +228,25 @@ def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
     sizes = {f"{c}:{g}": n for c, g, n in test.select("collection", "graph", "configs").rows()}
     if sample is None:
         return Expected(sizes, "the test split")
-    return Expected({name: sizes.get(name) for name in _read_sample(sample)}, str(sample))
+    return Expected({name: sizes.get(name) for name in read_sample(sample)}, str(sample))
 
 
-def _read_sample(sample: Path | None) -> dict[str, str]:
+def read_sample(sample: Path | None) -> dict[str, str]:
+    """Return TopConfigs by ID of a sample submission; {} without one. Raises InputError if the file
+    is no submission, or an ID is not unique."""
     if sample is None:
         return {}
-    rows = dict(read_rows(sample, sample, "utf-8-sig"))
+    listed = read_rows(sample, sample, "utf-8-sig", blank=True)
+    rows = dict(listed)
     if not rows:
         raise InputError(f"{sample}: has no rows below its header. Get the file again.")
+    for name, times in Counter(name for name, _ in listed).items():
+        if times > 1 or not INDICES.fullmatch(rows[name]):
+            raise InputError(
+                f"{sample}, {name}: expected one row of configurations such as 0;1;2, found "
+                f"{count(times, 'row')}, the last {shorten(rows[name], MAX_TEXT)!r}. Get the file "
+                "again."
+            )
     return rows
 
 

@@ -40,7 +40,9 @@ def check(data: options.Data = SAMPLE) -> None:
     from solution.analysis.graph_tables import show_scale, show_summaries
     from solution.store.store import Store, find_mixed_in_store, is_store
     from solution.system.progress import warn
+    from submissions.writer import read_sample
 
+    read_sample(find_sample_submission(data))
     if is_store(data):
         store = Store.open(data)
         summaries, defects = store.graphs, store.find_defects()
@@ -137,7 +139,9 @@ def prepare(
     from solution.store.preparing import prepare_store
     from solution.store.store import is_store
     from solution.system.progress import warn
+    from submissions.writer import read_sample
 
+    read_sample(find_sample_submission(data))
     if is_store(data):
         raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
     if whole and hops is not None:

@@ -70,7 +70,8 @@ def ensemble(
     sentence, table = show_search(Run.existing(run_folder), fit, out)
     say(sentence)
     output.print(table)
-    say(f"Recipe: {out}. Merge by it with `fastslow ensemble {quote(str(out))}`.")
+    where = "" if run_folder == SAMPLE_RUN else f" --run {quote(str(run_folder))}"
+    say(f"Recipe: {out}. Merge by it with `fastslow ensemble {quote(str(out))}{where}`.")
 
 
 @app.command()

@@ -127,7 +127,8 @@ def run(
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
         began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
-        merging = _choose_recipe(folder, recipe, [item.name for item in found])
+        names = [item.name for item in found]
+        merging = _choose_recipe(folder, recipe, names, afresh=replace)
         prepared = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
         how = store_folder is not None, workers
         store = stack.enter_context(divided.prepare(found, source, prepared, *how))
@@ -159,9 +160,14 @@ class Division:
         named: bool,
         workers: int | None,
     ) -> "AbstractContextManager[Store]":
-        """Return a context manager that yields the store of the prepared data; see open_store."""
+        """Return a context manager that yields the store of the prepared data; see open_store.
+        Raises InputError if the data's sample submission is not sound, before anything is trained.
+        """
+        from solution.data.folders import find_sample_submission
         from solution.training.opening import open_store
+        from submissions.writer import read_sample
 
+        read_sample(find_sample_submission(source))
         return open_store(
             source, folder, found, collections=self.collections, limit=self.limit, named=named,
             workers=workers,
@@ -309,11 +315,13 @@ def _find_experiments(
     return [experiment.quick() for experiment in found]
 
 
-def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "Recipe":
+def _choose_recipe(
+    folder: Path, recipe: str | None, names: Sequence[str], *, afresh: bool
+) -> "Recipe":
     """Return the recipe that will merge the run; print which experiments the recipe leaves out."""
     from ensembles.recipe import choose_before_training, describe_choice
 
-    merging = choose_before_training(folder, recipe, names)
+    merging = choose_before_training(folder, recipe, names, afresh=afresh)
     if told := describe_choice(merging, names):
         say(told)
     return merging

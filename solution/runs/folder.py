@@ -54,6 +54,8 @@ JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # experiments of `fastslow pack --distill`: small models that learn from the ensemble's scores
 STUDENTS = ("distilled_layout", "distilled_tile")
 ORIGIN = "origin.json"
+# options of a recorded command that a command which continues the run must not have
+ENDING = ("--replace", "--estimate")
 # folders at the end of the bundled sample's path, wherever the package is installed
 BUNDLED = ("solution", "data", "sample")
 
@@ -236,12 +238,28 @@ def _as_text(name: str) -> str:
 
 
 def recall_command(run: Run, experiment: str | None = None) -> str:
-    """Return the command that continues the run and trains the experiment too, for messages."""
-    origin, folder = recall_origin(run), str(run.folder)
-    command = origin.command if origin else shlex.join(["fastslow", "run", "DATA", "--run", folder])
-    if experiment is None or experiment in shlex.split(command):
-        return command
-    return f"{command} {shlex.join(['--experiment', experiment])}"
+    """Return the command that continues the run and trains the experiment too, for messages. It
+    deletes nothing, and names the run's folder, also if the run was copied."""
+    origin, folder = recall_origin(run), ["--run", str(run.folder)]
+    if origin is None:
+        words = ["fastslow", "run", "DATA", *folder]
+    else:
+        words = [word for word in shlex.split(origin.command) if word not in ENDING]
+    is_known = experiment is None or experiment in words
+    if words[1:2] == ["run"]:
+        given = find_option(words, "--run")
+        words = [word for place, word in enumerate(words) if place not in given] + folder
+        words += [] if is_known or experiment is None else ["--experiment", experiment]
+    elif experiment is not None and not is_known and origin is not None:
+        words = ["fastslow", "train", experiment, "--data", origin.data, *folder]
+    return shlex.join(words)
+
+
+def find_option(words: Sequence[str], name: str) -> set[int]:
+    """Return the positions of an option and its value among the words of a command."""
+    found = {place for place, word in enumerate(words) if word.startswith(f"{name}=")}
+    at = {place for place, word in enumerate(words) if word == name}
+    return found | at | {place + 1 for place in at}
 
 
 def recall_origin(run: Run) -> Origin | None:

@@ -142,8 +142,8 @@ def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> 
     if different:
         raise InputError(
             f"{folder}: contains a run that was made differently ({different}). Choose another "
-            "folder with --run, give a changed experiment another name, or start the folder afresh "
-            "with `fastslow run --replace` (make: REPLACE=1)."
+            "folder with --run, give a changed experiment another name, or start afresh: delete "
+            f"{folder}, or add --replace to the `fastslow run` that began it (make: REPLACE=1)."
         )
 
 

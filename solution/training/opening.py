@@ -28,9 +28,9 @@ from solution.store.store import (
     read_store_record,
 )
 from solution.system.errors import InputError
-from solution.system.files import locked
+from solution.system.files import locked, remove
 from solution.system.progress import warn
-from solution.system.sealing import replace_sealed
+from solution.system.sealing import find_seal, replace_sealed
 from solution.system.wording import count, join_names
 from solution.training.failures import rehearse
 from solution.training.folds import Scheme
@@ -200,6 +200,9 @@ def save_split(plan: Plan, run: Run) -> None:
     if plan.sample_submission is not None:
         with replace_sealed(run.folder / SAMPLE_SUBMISSION) as temporary:
             shutil.copyfile(plan.sample_submission, temporary)
+    else:  # a copy of a file that is not in the data any more
+        remove(run.folder / SAMPLE_SUBMISSION)
+        remove(find_seal(run.folder / SAMPLE_SUBMISSION))
     try:
         check_split(run)
     # The files are missing or damaged. Write them again; the contents are the same.

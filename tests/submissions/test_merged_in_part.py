@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensembles.recipe import RECORD, Recipe, find_recipe, is_whole, recall
+from ensembles.recipe import RECORD, Recipe, choose_before_training, find_recipe, is_whole, recall
 from solution.domain import predictions
 from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
@@ -97,6 +97,10 @@ def test_a_merge_that_is_refused_changes_nothing(run: Run) -> None:
         build_submission(run, TURNED)
     assert recall(run.folder) == ONE
     assert is_whole(run.folder)
+    # a run that will be deleted does not say how its successor is merged
+    names = run.rankers()
+    assert choose_before_training(run.folder, None, names) == ONE
+    assert choose_before_training(run.folder, None, names, afresh=True) != ONE
 
 
 def test_a_sample_may_have_a_byte_order_mark_and_a_submission_not(tmp_path: Path) -> None:

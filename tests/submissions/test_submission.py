@@ -63,6 +63,7 @@ def test_a_sample_decides_rows_and_order(tmp_path: Path) -> None:
     asked = [(f"{T}:k2", "0;1;2;3;4"), (f"{T}:far", "3;1;2;0;4"), (f"{L}:b", "0;1;2")]
     path = tmp_path / "submission.csv"
     sample = write_sample(tmp_path, asked)
+    sample.write_text(sample.read_text() + "\n")  # editors leave a blank line
     written = write_submission(make_ranking(SCORES), GRAPHS, sample, path)
     by_name = dict(ROWS)
     expected = [(f"{T}:k2", by_name[f"{T}:k2"]), asked[1], (f"{L}:b", by_name[f"{L}:b"])]
@@ -73,8 +74,12 @@ def test_a_sample_decides_rows_and_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ID\n", "id,configs\na,b\n", "ID,TopConfigs\na\n", "ID,TopConfigs\na,b,c\n"]
-)
+    "text",
+    [
+        "", "ID\n", "id,configs\na,0\n", "ID,TopConfigs\na\n", "ID,TopConfigs\na,0,1\n",
+        "ID,TopConfigs\na,0\na,0\n", "ID,TopConfigs\na,\n", "ID,TopConfigs\na,first\n",
+    ],
+)  # fmt: skip
 def test_a_broken_sample_is_refused_by_name(tmp_path: Path, text: str) -> None:
     sample = tmp_path / "sample_submission.csv"
     sample.write_text(text, encoding="utf-8")

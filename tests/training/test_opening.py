@@ -10,12 +10,13 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.linear import RidgeSettings
-from solution.runs.folder import ORIGIN, Run, remember_origin
+from solution.runs.folder import ORIGIN, Run, recall_command, remember_origin
 from solution.runs.record import open_run
 from solution.store.preparing import prepare_store
 from solution.store.store import INDEX, Store
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
+from solution.system.sealing import replace_sealed
 from solution.training.jobs import find_backlog
 from solution.training.opening import (
     choose_place,
@@ -130,6 +131,32 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_is_where_it_was(run: Run, store: Store, elsewhere: Path) -> None:
     make_store(elsewhere / "data", elsewhere / "stores" / "named", first=9)  # another of its name
     assert open_run_store(run).folder == store.folder
+
+
+def test_the_command_that_continues_a_run_deletes_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names this folder; another experiment is trained by a command that takes it."""
+    data, ours = tmp_path / "data", str(run.folder)
+    for given, continues, adds in (
+        ("run d --run=old --replace --workers 1", "run d --workers 1 --run {}",
+         "run d --workers 1 --run {} --experiment x"),
+        ("run d --run old --estimate", "run d --run {}", "run d --run {} --experiment x"),
+        ("train y --data d", "train y --data d", "train x --data {data} --run {}"),
+        ("demo", "demo", "train x --data {data} --run {}"),
+    ):  # fmt: skip
+        monkeypatch.setattr("sys.argv", ["fastslow", *given.split()])
+        remember_origin(run, data, tmp_path / "store")
+        for name, expected in ((None, continues), ("x", adds)):
+            assert recall_command(run, name) == f"fastslow {expected.format(ours, data=data)}"
+
+
+def test_a_sample_that_left_the_data_leaves_the_run(run: Run, store: Store) -> None:
+    with replace_sealed(run.folder / "sample_submission.csv") as path:
+        path.write_text("ID,TopConfigs\ntile:xla:a,0\n")
+    before = set(run.folder.iterdir())
+    save_split(make_plan(store, "graph", num_folds=2), run)
+    assert len(before - set(run.folder.iterdir())) == 2  # the file and its seal
 
 
 def test_one_that_was_moved_is_found_among_ours(run: Run, store: Store, elsewhere: Path) -> None:
