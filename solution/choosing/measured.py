@@ -51,7 +51,7 @@ def _find_folder(found: dict[str, Any]) -> Path:
     """Return the folder in chosen/ whose search has the configuration that was measured; the one
     named after the program if there is none."""
     named = Path("chosen") / Path(found["program"]).name
-    for record in sorted(Path("chosen").glob(f"*/{RECORD}")):
+    for record in (named / RECORD, *sorted(Path("chosen").glob(f"*/{RECORD}"))):
         with suppress(InputError):  # a damaged record of another search
             result = Journal.reopen(record.parent).result or {}
             if result.get("choice") == found["choice"]:

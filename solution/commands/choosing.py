@@ -178,8 +178,8 @@ def _search(
     from solution.system.progress import console
 
     parts = (settings.wanted.module, settings.wanted.function) if settings.wanted else ()
-    name = "-".join([name_program(program), *(make_safe(part) for part in parts if part)])
-    folder = out or Path("chosen") / name
+    name = "-".join([name_program(program), *(part for part in parts if part)])
+    folder = out or Path("chosen") / make_safe(name)
     check_writable(folder)
     with console.status(f"{program.name}: starting") as status:
 

@@ -10,6 +10,7 @@ import typer
 
 from solution.commands.assembly import refuse_empty
 from solution.data.folders import SAMPLE, check_exists
+from solution.domain.collection import COLLECTIONS
 from solution.runs.folder import find_runs, find_stores
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
@@ -237,8 +238,11 @@ def make_executor(
 
 
 def name_of(data: Path, *, limit: bool) -> str:
-    """Return the default name of a run or a store of the data; `limit` means a quick look."""
-    return data.resolve().name + ("-limit" if limit else "")
+    """Return the default name of a run or a store of the data: the folder's name, or that of its
+    collection, such as layout-xla-random. `limit` means a quick look."""
+    path = data.resolve()
+    own = next((c.folder for c in COLLECTIONS if path.as_posix().endswith(f"/{c.folder}")), None)
+    return (own.replace("/", "-") if own else path.name) + ("-limit" if limit else "")
 
 
 @contextmanager
@@ -257,6 +261,6 @@ def open_given_store(
     served = list(experiments) or [find_experiment("nothing_001")]
     with on_this_machine(data or SAMPLE, sends=False) as given:
         check_exists(given)
-        folder = find_stores() / given.resolve().name
+        folder = find_stores() / name_of(given, limit=False)
         with open_store(given, folder, served, collections=collections) as store:
             yield store

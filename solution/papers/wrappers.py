@@ -104,7 +104,9 @@ def _shuffle(graph: Graph, key: str) -> np.ndarray:
     """Return a random order (configs,) of distinct configurations that depends only on `key` and
     their contents, not on their given order, nor on the order of the nodes."""
     configs = graph.configs
-    rows = _hash_layouts(graph) if isinstance(configs, Codebook) else configs
+    rows = _hash_layouts(graph)[:, None] if isinstance(configs, Codebook) else configs
+    if graph.options is not None:
+        rows = np.column_stack([rows, graph.options.astype(rows.dtype)])
     digests = [
         hashlib.blake2b(row.tobytes(), digest_size=16, key=key.encode()).digest()
         for row in np.ascontiguousarray(rows)

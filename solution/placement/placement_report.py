@@ -117,7 +117,8 @@ def find_bound(
     second term is the largest sum of a device.
 
     With fusion, a kernel may save all its memory traffic and its launch, so only its arithmetic
-    counts. Without fusion, a node costs at least its time on the device that is fastest at it.
+    counts. Without fusion, a node costs at least its time on the device that is fastest at it, or
+    on its given device.
     """
     if fused:
         seconds = graph.operations[:, None] / machine.table[:, OPERATIONS]

@@ -54,8 +54,6 @@ JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # experiments of `fastslow pack --distill`: small models that learn from the ensemble's scores
 STUDENTS = ("distilled_layout", "distilled_tile")
 ORIGIN = "origin.json"
-# options of a recorded command that a command which continues the run must not have
-ENDING = ("--replace", "--estimate")
 # folders at the end of the bundled sample's path, wherever the package is installed
 BUNDLED = ("solution", "data", "sample")
 
@@ -238,20 +236,25 @@ def _as_text(name: str) -> str:
 
 
 def recall_command(run: Run, experiment: str | None = None) -> str:
-    """Return the command that continues the run and trains the experiment too, for messages. It
-    deletes nothing, and names the run's folder, also if the run was copied."""
+    """Return the command that continues the run, for messages; with an `experiment` one that trains
+    it in the run. It deletes nothing and names the run's folder, also if the run was copied, except
+    for `fastslow demo`, which has one folder."""
     origin, folder = recall_origin(run), ["--run", str(run.folder)]
     if origin is None:
         words = ["fastslow", "run", "DATA", *folder]
     else:
-        words = [word for word in shlex.split(origin.command) if word not in ENDING]
+        words = [word for word in shlex.split(origin.command) if word != "--replace"]
     is_known = experiment is None or experiment in words
-    if words[1:2] == ["run"]:
+    if words[1:2] == ["run"] or (words[1:2] == ["train"] and is_known):
         given = find_option(words, "--run")
         words = [word for place, word in enumerate(words) if place not in given] + folder
         words += [] if is_known or experiment is None else ["--experiment", experiment]
     elif experiment is not None and not is_known and origin is not None:
-        words = ["fastslow", "train", experiment, "--data", origin.data, *folder]
+        # `train` takes one experiment, and `demo` none
+        settings = run.record()["settings"]
+        words = ["fastslow", "run", origin.data, *folder, "--experiment", experiment]
+        words += ["--scheme", str(settings["scheme"]), "--folds", str(settings["folds"])]
+        words += ["--limit"] if run.is_quick else []
     return shlex.join(words)
 
 

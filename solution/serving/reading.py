@@ -83,7 +83,8 @@ def read_questions(
 
         warn(f"{file}: left out, because nothing in it may be configured.")
     if is_empty:
-        raise InputError(f"{path}: holds no program in which anything may be configured.")
+        kind = NothingToChooseError if left_out else InputError
+        raise kind(f"{path}: holds no program in which anything may be configured.")
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:

@@ -245,9 +245,18 @@ def _is_up_to_date(
     return store.files.get(SAMPLE_SUBMISSION) == given and not store.find_defects()
 
 
+def count_prepared(folder: Path) -> int:
+    """Return the number of graphs in a store, which may be incomplete; 0 if there is none."""
+    return len(_list_prepared(folder))
+
+
+def _list_prepared(folder: Path) -> set[Path]:
+    return set((folder / GRAPHS).rglob(f"*{SUFFIX}"))
+
+
 def _check_no_others(folder: Path, files: Sequence[GraphFile]) -> None:
     wanted = {graph_path(folder, f.collection.name, f.split, f.name) for f in files}
-    others = sorted(set((folder / GRAPHS).rglob(f"*{SUFFIX}")) - wanted)
+    others = sorted(_list_prepared(folder) - wanted)
     if others:
         raise InputError(
             f"{folder}: holds {count(len(others), 'graph')} not in the data, such as "

@@ -1,14 +1,14 @@
 """Keep results that take long to compute in files, for other processes and later runs.
 
-A result is a dataclass of arrays, numbers and flags. Its arrays are memory-mapped when it is found
-again, so that they take no memory that other files may need. Results are found by a hash of what
-they were computed from, and of the code. Deleting the folder is safe at any time.
+A result is a dataclass of arrays, numbers and flags. It is found by a hash of what it was computed
+from, and of the code. Deleting the folder is safe at any time.
 """
 
 import dataclasses
 import hashlib
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -18,25 +18,40 @@ from typing import Any, TypeVar
 import numpy as np
 
 from solution.system.errors import InputError
-from solution.system.files import remove, replace_folder
+from solution.system.files import remove, replace_file
 from solution.system.names import cache_of_variable
 
 T = TypeVar("T")
 
 VARIABLE = "FASTSLOW_TABLES"
+FOLDER = "state-tables"  # in the folder that the variable gives: all files in it are ours
 MOST_BYTES = 20 << 30  # size limit of the folder; beyond it the results not used longest go
 LEFT_FREE = 10 << 30  # nothing is kept if less than this would be free on the disk
-_VERSION: ContextVar[str | None] = ContextVar("version", default=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shelf:
+    folder: Path
+    version: str  # names the code that computes the results
+
+
+_OPEN: ContextVar[Shelf | None] = ContextVar("shelf", default=None)
 
 
 @contextmanager
 def keeping(version: str) -> Iterator[None]:
-    """Let `recall` keep results in the block. `version`: names the code that computes them."""
-    token = _VERSION.set(version)
+    """Let `recall` keep results in the block. `version`: names the code that computes them. Nothing
+    is kept if there is no home folder and the variable is not set. Raises InputError if the
+    variable contains the address of a bucket."""
+    try:
+        shelf = Shelf(cache_of_variable(VARIABLE, "tables") / FOLDER, version)
+    except RuntimeError:  # there is no home folder
+        shelf = None
+    token = _OPEN.set(shelf)
     try:
         yield
     finally:
-        _VERSION.reset(token)
+        _OPEN.reset(token)
 
 
 def recall(kind: type[T], make: Callable[[], T], parts: Iterable[np.ndarray | str]) -> T:
@@ -46,17 +61,16 @@ def recall(kind: type[T], make: Callable[[], T], parts: Iterable[np.ndarray | st
     Args:
         parts: everything that the result depends on but the code.
     """
-    version = _VERSION.get()
-    if version is None:
+    shelf = _OPEN.get()
+    if shelf is None:
         return make()
-    shelf = cache_of_variable(VARIABLE, "tables")
-    folder = shelf / _hash([version, kind.__name__, *parts])
-    found = _read(kind, folder)
+    path = shelf.folder / f"{_hash([shelf.version, kind.__name__, *parts])}.npz"
+    found = _read(kind, path)
     if found is not None:
         return found
     result = make()
     with suppress(OSError, InputError):  # a full or read-only disk: it is computed again next time
-        _write(result, shelf, folder)
+        _write(result, path)
     return result
 
 
@@ -69,43 +83,42 @@ def _hash(parts: Iterable[np.ndarray | str]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _read(kind: type[T], folder: Path) -> T | None:
-    """Return the kept result; None if there is none, or a part of it is missing or damaged."""
+def _read(kind: type[T], path: Path) -> T | None:
+    """Return the kept result; None if there is none, or it is damaged."""
+    with suppress(OSError):  # the time of last use; a folder that is only read keeps none
+        os.utime(path)
     try:
-        os.utime(folder)  # the time of last use
         values: dict[str, Any] = {}
-        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-            # "c": changes stay in memory; torch warns of arrays that cannot be written
-            array = np.load(folder / f"{field.name}.npy", mmap_mode="c", allow_pickle=False)
-            values[field.name] = np.asarray(array) if array.shape else array.item()
+        with np.load(path, allow_pickle=False) as arrays:
+            for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+                array = arrays[field.name]
+                values[field.name] = array if array.shape else array.item()
         return kind(**values)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
         return None
 
 
-def _write(result: Any, shelf: Path, folder: Path) -> None:
+def _write(result: Any, path: Path) -> None:
     arrays = {name: np.asarray(value) for name, value in vars(result).items()}
     size = sum(array.nbytes for array in arrays.values())
-    shelf.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(shelf).free < size + LEFT_FREE:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(path.parent).free < size + LEFT_FREE:
         return
-    _make_room(shelf, MOST_BYTES - size)
-    with replace_folder(folder) as temporary:
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+    _make_room(path.parent, MOST_BYTES - size)
+    with replace_file(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _make_room(shelf: Path, most: int) -> None:
+def _make_room(folder: Path, most: int) -> None:
     """Delete the results that were not used longest until the folder has at most `most` bytes."""
     entries = []
-    for folder in shelf.iterdir():
+    for path in folder.iterdir():
         with suppress(OSError):  # another process has deleted it
-            size = sum(file.stat().st_size for file in folder.iterdir())
-            entries.append((folder.stat().st_mtime, size, folder))
+            entries.append((path.stat().st_mtime, path.stat().st_size, path))
     left = sum(size for _, size, _ in entries)
-    for _, size, folder in sorted(entries):
+    for _, size, path in sorted(entries):
         if left <= most:
             return
         left -= size
         with suppress(OSError):
-            remove(folder)
+            remove(path)

@@ -19,7 +19,7 @@ from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run, list_stores, recall_origin
 from solution.runs.record import check_split, open_run
-from solution.store.preparing import prepare_store
+from solution.store.preparing import count_prepared, prepare_store
 from solution.store.store import (
     Store,
     check_preparation,
@@ -173,8 +173,9 @@ def _prepare(
     _check_collections(data, [file.collection.name for file in files], collections)
     for words in find_left_out(data):
         warn(words)
-    if limit:
-        chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
+    chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
+    # A store of all files serves a quick look, too.
+    if limit and count_prepared(folder) <= len(chosen):
         files = [files[position] for position in chosen]
     kept = read_store_record(folder)["preparation"]["hops"] if _serves(folder, hops) else hops
     prepare_store(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from solution.system import shelf
+from solution.system.errors import InputError
 from solution.system.shelf import keeping, recall
 
 
@@ -40,7 +41,7 @@ class Maker:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FASTSLOW_TABLES", str(tmp_path / "tables"))
     monkeypatch.setattr(shelf, "LEFT_FREE", 0)
-    return tmp_path / "tables"
+    return tmp_path / "tables" / shelf.FOLDER
 
 
 ARRAYS = hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_side=0))
@@ -64,13 +65,15 @@ def test_what_was_kept_is_found_alike(
         assert maker.calls == 2
 
 
-def _cut(kept: Path) -> None:
-    os.truncate(kept / "values.npy", 150)
+def _turn(kept: Path) -> None:
+    content = bytearray(kept.read_bytes())
+    content[300] ^= 1  # in the middle of the values
+    kept.write_bytes(content)
 
 
 @pytest.mark.parametrize("damage", [
-    _cut, lambda kept: (kept / "total.npy").unlink(),
-    lambda kept: (kept / "values.npy").write_bytes(b"no array"),
+    _turn, lambda kept: os.truncate(kept, 150), lambda kept: kept.write_bytes(b"no array"),
+    lambda kept: np.savez(kept, values=np.zeros(3)),
 ])  # fmt: skip
 def test_a_damaged_result_is_computed_again(folder: Path, damage: Callable[[Path], None]) -> None:
     maker = Maker(np.arange(100.0))
@@ -84,12 +87,13 @@ def test_a_damaged_result_is_computed_again(folder: Path, damage: Callable[[Path
 
 def test_the_folder_keeps_its_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was not used longest goes; nothing is kept on a full disk, or outside of training."""
-    monkeypatch.setattr(shelf, "MOST_BYTES", 3000)
+    monkeypatch.setattr(shelf, "MOST_BYTES", 4000)
     first, second, third = (Maker(np.full(125, value)) for value in (1.0, 2.0, 3.0))
     for age, maker in enumerate((first, second)):
         maker.recall()
         newest = max(folder.iterdir(), key=lambda kept: kept.stat().st_mtime)
         os.utime(newest, (age + 1, age + 1))
+    (folder.parent / "data of others").write_bytes(b"0" * 9999)
     first.recall()
     third.recall()
     first.recall()
@@ -100,3 +104,18 @@ def test_the_folder_keeps_its_size(folder: Path, monkeypatch: pytest.MonkeyPatch
     fourth.recall()
     recall(Result, fourth, ["part"])
     assert sorted(folder.iterdir()) == before and fourth.calls == 2
+    assert (folder.parent / "data of others").exists()
+
+
+def test_a_folder_that_cannot_be_used_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = Maker(np.arange(9))
+    monkeypatch.setenv("FASTSLOW_TABLES", "s3://bucket/tables")
+    with pytest.raises(InputError, match="FASTSLOW_TABLES"):
+        maker.recall()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FASTSLOW_TABLES", str(tmp_path / "file"))
+    for calls in (1, 2):
+        np.testing.assert_array_equal(maker.recall().values, maker.values)
+        assert maker.calls == calls

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from solution.commands.options import name_of
 from solution.data.folders import find_files
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
@@ -141,14 +142,31 @@ def test_the_command_that_continues_a_run_deletes_nothing(
     for given, continues, adds in (
         ("run d --run=old --replace --workers 1", "run d --workers 1 --run {}",
          "run d --workers 1 --run {} --experiment x"),
-        ("run d --run old --estimate", "run d --run {}", "run d --run {} --experiment x"),
-        ("train y --data d", "train y --data d", "train x --data {data} --run {}"),
-        ("demo", "demo", "train x --data {data} --run {}"),
+        ("train y --data d", "train y --data d --run {}", None), ("demo", "demo", None),
     ):  # fmt: skip
         monkeypatch.setattr("sys.argv", ["fastslow", *given.split()])
         remember_origin(run, data, tmp_path / "store")
+        adds = adds or "run {data} --run {} --experiment x --scheme graph --folds 2"
         for name, expected in ((None, continues), ("x", adds)):
             assert recall_command(run, name) == f"fastslow {expected.format(ours, data=data)}"
+
+
+def test_a_store_of_all_graphs_serves_a_quick_look(data: Path, tmp_path: Path) -> None:
+    for seed in range(9, 19):
+        write_graph(make_layout_graph(seed, name=f"p{seed}"), data)
+    folder, sizes = tmp_path / "stores" / "all", []
+    for name, few in (("all", False), ("all", True), ("few", True)):
+        with open_store(data, folder.with_name(name), [NOTHING], limit=few, named=True) as store:
+            sizes.append(len(store.graphs))
+    assert sizes[0] == sizes[1] == 17 > sizes[2]
+
+
+def test_folders_of_collections_have_stores_of_their_own() -> None:
+    npz = Path("data", "npz")
+    for path, name in (("layout/xla/random", "layout-xla-random"), ("tile/xla", "tile-xla"),
+                       ("xla/random", "random"), (".", "npz")):  # fmt: skip
+        assert name_of(npz / path, limit=False) == name
+        assert name_of(npz / path, limit=True) == f"{name}-limit"
 
 
 def test_a_sample_that_left_the_data_leaves_the_run(run: Run, store: Store) -> None:

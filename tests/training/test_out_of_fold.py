@@ -32,6 +32,7 @@ from solution.runs.job import read_job
 from solution.runs.record import open_run
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
+from solution.system import shelf
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.system.sealing import find_seal
@@ -101,6 +102,7 @@ def test_state_tables_of_large_graphs_are_computed_once(
 
     monkeypatch.setattr(state_table, "_describe_states", count)
     monkeypatch.setenv("FASTSLOW_TABLES", str(tmp_path / "tables"))
+    monkeypatch.setattr(shelf, "LEFT_FREE", 0)
     plan = make_plan(sample_store, "graph", num_folds=2)
     training = dataclasses.replace(
         CostNetSettings().training, epochs=1, max_configs=9, configs_per_graph=4

@@ -61,11 +61,18 @@ class KernelCache:
 
     @contextmanager
     def _using(self) -> Iterator[None]:
-        """Let one thread use the database; raise InputError if it is damaged or full."""
+        """Let one thread use the database; raise InputError if it is damaged, full or locked."""
         try:
             with self._lock:
                 yield
+        except sqlite3.ProgrammingError:  # it was used after it was closed
+            raise
         except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError) as error:
+            if "locked" in str(error):
+                raise InputError(
+                    f"{self._path}: another process has written to it for {WAIT_SECONDS:.0f} "
+                    f"seconds. Wait for it, or name another folder in {VARIABLE}."
+                ) from error
             raise _refuse(self._path, error) from error
 
     def close(self) -> None:

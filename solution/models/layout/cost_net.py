@@ -99,11 +99,10 @@ class CostInputs:
     split: Tensor  # (states,) float32: share of all tensors' bytes that are reduced in two steps
     # (states,) float32: multiplications of dots that the library does not compute, over all bytes
     slow_products: Tensor
-    # (states,) float32: padding read and written, over the bytes of all tensors
-    padding: Tensor
+    padding: Tensor  # (states,) float32: see StateTable.padding
     is_argument: Tensor  # (states,) float32: 1 if the state's tensor is a parameter of the program
     is_copied: Tensor  # (states,) float32: 1 if an operand is copied
-    is_made: Tensor  # (states,) float32: 1 for the state of an instruction, 0 for one of an operand
+    is_made: Tensor  # (states,) float32: 1 for the state of an instruction, see StateTable.is_made
     numbers: np.ndarray  # (distinct configs, entries): the states of each configuration
     # (distinct configs,) bool: the reference list, whose mean and spread scale the scores
     listed: Tensor

@@ -32,8 +32,8 @@ ONCE = 0.5
 SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byte
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
 SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
-# cost of a byte of padding that an instruction reads or writes, relative to a copied byte; chosen
-# on 18 programs of all program families
+# cost of a byte of padding in StateTable.padding, relative to a copied byte; chosen on 18 programs
+# of all program families
 PADDED = 0.1
 # Cost of starting a copy: the number of bytes that a TPU copies in that time, some 600 cycles on a
 # v3. Chosen on 48 programs with random layouts.
