@@ -75,8 +75,16 @@ class Bench:
         self, workload: Workload, tasks: tuple[str, ...], method: str, seed: int = 0
     ) -> Cell:
         """Measure one cell, or read its file."""
-        words: tuple[object, ...] = (workload.name, workload.devices, "+".join(tasks), method)
-        words = (*words, self.budget, seed, checksum(self.policy)[:8])
+        policy = checksum(self.policy)[:8]
+        words = (
+            workload.name,
+            workload.devices,
+            "+".join(tasks),
+            method,
+            self.budget,
+            seed,
+            policy,
+        )
         name = "-".join(map(str, words)).replace(" ", "_")
         path = self.folder / "cells" / f"{name}.json"
         if path.exists():

@@ -9,7 +9,6 @@ any file and hides the reason if it cannot score it.
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +30,6 @@ HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
 MAX_FIELD = MAX_BYTES = 1 << 30  # bytes; much larger than a complete submission
 MAX_DIGITS = 9
-INDICES = re.compile(rf"\d{{1,{MAX_DIGITS}}}(;\d{{1,{MAX_DIGITS}}})*")
 MAX_TEXT = 60  # maximum characters of the file's text in a message; an ID has fewer
 ORDER = {name: number for number, name in enumerate(NAMES)}
 
@@ -233,7 +231,7 @@ def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
 
 def read_sample(sample: Path | None) -> dict[str, str]:
     """Return TopConfigs by ID of a sample submission; {} without one. Raises InputError if the file
-    is no submission, or an ID is not unique."""
+    is no submission, an ID is not unique, or a row is not a list of indices."""
     if sample is None:
         return {}
     listed = read_rows(sample, sample, "utf-8-sig", blank=True)
@@ -241,12 +239,11 @@ def read_sample(sample: Path | None) -> dict[str, str]:
     if not rows:
         raise InputError(f"{sample}: has no rows below its header. Get the file again.")
     for name, times in Counter(name for name, _ in listed).items():
-        if times > 1 or not INDICES.fullmatch(rows[name]):
-            raise InputError(
-                f"{sample}, {name}: expected one row of configurations such as 0;1;2, found "
-                f"{count(times, 'row')}, the last {shorten(rows[name], MAX_TEXT)!r}. Get the file "
-                "again."
-            )
+        defect = _find_defect(name, rows[name], None)
+        if times > 1:
+            defect = f"expected one row, found {times}"
+        if defect is not None:
+            raise InputError(f"{sample}, {name}: {defect}. Get the file again.")
     return rows
 
 

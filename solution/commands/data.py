@@ -141,7 +141,8 @@ def prepare(
     from solution.system.progress import warn
     from submissions.writer import read_sample
 
-    read_sample(find_sample_submission(data))
+    sample = find_sample_submission(data)
+    read_sample(sample)
     if is_store(data):
         raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
     if whole and hops is not None:
@@ -151,9 +152,9 @@ def prepare(
         warn(words)
     store = prepare_store(
         files,
-        out or find_stores() / data.resolve().name,
+        out or find_stores() / options.name_of(data, limit=False),
         Preparation(None if whole else hops or 1),
-        find_sample_submission(data),
+        sample,
         workers=workers,
         replace=replace,
     )

@@ -239,26 +239,24 @@ def recall_command(run: Run, experiment: str | None = None) -> str:
     """Return the command that continues the run, for messages; with an `experiment` one that trains
     it in the run. It deletes nothing and names the run's folder, also if the run was copied, except
     for `fastslow demo`, which has one folder."""
-    origin, folder = recall_origin(run), ["--run", str(run.folder)]
-    if origin is None:
-        words = ["fastslow", "run", "DATA", *folder]
-    else:
-        words = [word for word in shlex.split(origin.command) if word != "--replace"]
-    is_known = experiment is None or experiment in words
-    if words[1:2] == ["run"] or (words[1:2] == ["train"] and is_known):
-        given = find_option(words, "--run")
-        words = [word for place, word in enumerate(words) if place not in given] + folder
-        words += [] if is_known or experiment is None else ["--experiment", experiment]
-    elif experiment is not None and not is_known and origin is not None:
+    origin = recall_origin(run)
+    command = origin.command if origin else "fastslow run DATA"
+    words = [word for word in shlex.split(command) if word != "--replace"]
+    added = ["--experiment", experiment] if experiment and experiment not in words else []
+    if added and origin is not None and words[1:2] != ["run"]:
         # `train` takes one experiment, and `demo` none
         settings = run.record()["settings"]
-        words = ["fastslow", "run", origin.data, *folder, "--experiment", experiment]
-        words += ["--scheme", str(settings["scheme"]), "--folds", str(settings["folds"])]
-        words += ["--limit"] if run.is_quick else []
-    return shlex.join(words)
+        words = ["fastslow", "run", origin.data]
+        added += ["--scheme", str(settings["scheme"]), "--folds", str(settings["folds"])]
+        added += ["--limit"] if run.is_quick else []
+    if words[1:2] in (["run"], ["train"]):
+        given = _find_option(words, "--run")
+        words = [word for place, word in enumerate(words) if place not in given]
+        words += ["--run", str(run.folder)]
+    return shlex.join([*words, *added])
 
 
-def find_option(words: Sequence[str], name: str) -> set[int]:
+def _find_option(words: Sequence[str], name: str) -> set[int]:
     """Return the positions of an option and its value among the words of a command."""
     found = {place for place, word in enumerate(words) if word.startswith(f"{name}=")}
     at = {place for place, word in enumerate(words) if word == name}

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from solution.system.errors import InputError
-from solution.system.files import remove, replace_file
+from solution.system.files import make_folder, remove, replace_file
 from solution.system.names import cache_of_variable
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ def _read(kind: type[T], path: Path) -> T | None:
 def _write(result: Any, path: Path) -> None:
     arrays = {name: np.asarray(value) for name, value in vars(result).items()}
     size = sum(array.nbytes for array in arrays.values())
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if shutil.disk_usage(path.parent).free < size + LEFT_FREE:
         return
     _make_room(path.parent, MOST_BYTES - size)

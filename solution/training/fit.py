@@ -107,21 +107,16 @@ def train_job(
     runtimes by a teacher's targets; the model then learns from test graphs, too.
     """
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
-    with keeping(fingerprint_code()):
-        _train_or_remove(job, plan, run, report, teach, checkpoints)
-
-
-def _train_or_remove(
-    job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None, checkpoints: Path
-) -> None:
     checkpoints.mkdir(parents=True, exist_ok=True)
-    try:
-        with one_thread(), name_failure(job.experiment, job.describe()):
-            _train(job, plan, run, report, teach, checkpoints)
-    # The fit diverged. Remove its checkpoints, so that the next start does not continue from them.
-    except InputError:
-        remove(checkpoints)
-        raise
+    with keeping(fingerprint_code()):
+        try:
+            with one_thread(), name_failure(job.experiment, job.describe()):
+                _train(job, plan, run, report, teach, checkpoints)
+        # The fit diverged. Remove its checkpoints, so that the next start does not continue from
+        # them.
+        except InputError:
+            remove(checkpoints)
+            raise
     remove(checkpoints)
 
 

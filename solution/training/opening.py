@@ -173,10 +173,11 @@ def _prepare(
     _check_collections(data, [file.collection.name for file in files], collections)
     for words in find_left_out(data):
         warn(words)
-    chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
-    # A store of all files serves a quick look, too.
-    if limit and count_prepared(folder) <= len(chosen):
-        files = [files[position] for position in chosen]
+    if limit:
+        chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
+        # A store of all files serves a quick look, too.
+        if count_prepared(folder) <= len(chosen):
+            files = [files[position] for position in chosen]
     kept = read_store_record(folder)["preparation"]["hops"] if _serves(folder, hops) else hops
     prepare_store(
         files,

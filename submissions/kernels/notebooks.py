@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +218,7 @@ EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     ),
     "SOURCES": (
         lambda values: all(
-            any(fnmatchcase(one.name, part.strip()) for one in list_notebooks())
+            _chooses([notebook.name for notebook in list_notebooks()], part)
             for part in values["SOURCES"].split(",")
         ),
         "patterns of notebooks' names, such as 2-*,3-*",

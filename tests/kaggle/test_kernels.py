@@ -17,10 +17,12 @@ from solution.serving.bundle import DEFAULT
 from solution.sessions.record import SessionRecord, State, write_session_record
 from solution.sessions.train_session import FOLDS, NOTHING, REFIT
 from solution.system.errors import InputError
+from solution.training.executors.cluster import LOCAL, RAY
 from solution.training.folds import Scheme
 from submissions.kernels.datasets import check_dataset_name
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import (
+    EXECUTORS,
     PACKS,
     SCHEMES,
     find_notebook,
@@ -343,6 +345,7 @@ def test_what_the_notebooks_have_and_what_they_understand_fits() -> None:
         assert parse_values([], notebook.read()) == {}
     assert get_args(Scheme) == SCHEMES
     assert set(PACKS) == {NOTHING, FOLDS, REFIT}
+    assert EXECUTORS == (LOCAL, RAY)
 
 
 @pytest.mark.parametrize("command", [("package",), ("push", NAME)])
