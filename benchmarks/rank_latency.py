@@ -229,13 +229,13 @@ def main() -> None:
 
 def pack_all(folder: Path, out: Path) -> dict[str, Path]:
     """Pack the ensemble and each of its members as bundles."""
-    from ensembles import DEFAULT_RECIPE
     from ensembles.merge import alone
-    from ensembles.recipe import find_recipe
+    from ensembles.recipe import choose_recipe
     from solution.runs.folder import Run
     from solution.serving.packing import pack
 
-    run, recipe = Run.existing(folder), find_recipe(DEFAULT_RECIPE)
+    run = Run.existing(folder)
+    recipe = choose_recipe(run, None)
     present = [name for name in recipe.names() if name in run.experiments()]
     recipes = {"ensemble": recipe, **{name: alone(name) for name in present}}
     return {name: pack(run, one, out / f"{name}.zip") for name, one in recipes.items()}

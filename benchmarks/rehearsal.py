@@ -40,8 +40,9 @@ from rich.table import Table
 from benchmarks import stand_in
 from benchmarks.corpus import count_graphs, write_corpus
 from benchmarks.peak import Peak
+from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import find_recipe
 from solution.domain.collection import LAYOUT, NAMES
-from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment
 from solution.system.files import remove, write_json
 from solution.system.wording import spell
@@ -147,7 +148,9 @@ def count_megabytes(path: Path) -> float:
 
 def foretell(store: Path, files: Sequence[Path]) -> float:
     """Return the estimate in seconds, by `fastslow run --estimate`, of the training stage."""
-    names = [NOTHING, *map(str, files)] if files else DEFAULTS
+    recipe = find_recipe(DEFAULT_RECIPE)
+    default = recipe.and_fallback(recipe.names())
+    names = [NOTHING, *map(str, files)] if files else default
     experiments = [find_experiment(name) for name in names]
     begin = time.monotonic()
     with open_store(store, store, experiments) as opened:  # reads all of it, as a run does

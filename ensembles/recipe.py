@@ -40,7 +40,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from ensembles import DEFAULT_RECIPE
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.votes import Method
 from solution.domain.collection import NAMES
 from solution.runs.folder import Run
@@ -293,8 +293,9 @@ def choose_before_training(
     """Return the recipe by which a run of these experiments in the folder will be merged.
     `afresh`: a run that is there will be deleted, so its recipe does not count.
 
-    Without a name it is the first of these that fits the experiments: the recipe of the last merge,
-    the default recipe, all experiments with equal weights.
+    Without a name it is the recipe of the last merge, if it fits the experiments. Otherwise it is
+    SAMPLE_RECIPE or DEFAULT_RECIPE: the first of them that merges all experiments, else the first
+    that fits. If none fits, it is all experiments with equal weights.
 
     Raises InputError if the named recipe does not fit the experiments.
     """
@@ -303,13 +304,20 @@ def choose_before_training(
         check_place(recipe, experiments)
         check_recipe(recipe, experiments)
         return recipe
+    usual = [find_recipe(SAMPLE_RECIPE), find_recipe(DEFAULT_RECIPE)]
+    usual.sort(key=lambda recipe: bool(_list_unmerged(recipe, experiments)))
     recalled = None if afresh else recall(folder)
-    for found in (recalled, find_recipe(DEFAULT_RECIPE)):
+    for found in (recalled, *usual):
         if found is not None and found.name != EQUAL_WEIGHTS:
             with suppress(InputError):
                 check_recipe(found, experiments)
                 return found
     return weigh_equally(experiments)
+
+
+def _list_unmerged(recipe: Recipe, experiments: Sequence[str]) -> list[str]:
+    """Return the experiments that the recipe neither merges nor falls back on."""
+    return [name for name in experiments if name not in recipe.and_fallback(recipe.names())]
 
 
 def weigh_equally(experiments: Sequence[str]) -> Recipe:
@@ -328,13 +336,13 @@ def weigh_equally(experiments: Sequence[str]) -> Recipe:
 def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
     """Return a notice for the user before training; may be empty. It tells whether weights are
     equal, and which experiments the recipe does not merge."""
-    unmerged = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
+    unmerged = _list_unmerged(recipe, experiments)
     lines = []
     if recipe.name == EQUAL_WEIGHTS:
         lines.append(f"Merged with equal weights: {', '.join(recipe.names())}.")
     if unmerged:
         lines.append(
             f"Recipe {recipe.name} does not merge {', '.join(unmerged)}: shown with the scores, "
-            "and left out of the submission. Choose another with --recipe."
+            "and left out of the submission. Another recipe may merge them, too."
         )
     return "\n".join(lines)

@@ -17,7 +17,8 @@
 # `COLLECTIONS` or `FOLDS`.
 
 # %% tags=["parameters"]
-EXPERIMENTS = "*,!layout_*,*lightgbm*"  # patterns; the last match decides
+RECIPE = ""  # a name: its members are trained; empty: "best", or "z_score_001" on the sample
+EXPERIMENTS = "*,!layout_*,*lightgbm*"  # patterns of its members; the last match decides
 COLLECTIONS = "*"  # such as "layout:xla:*"
 FOLDS = ""  # such as "0,1"; empty: all
 NUM_FOLDS = 5
@@ -61,7 +62,7 @@ from submissions.build import collect_scores, tabulate
 session = Session.begin("3-train-tile-and-lightgbm", PUSH)
 trained = train_session(
     session,
-    Share(EXPERIMENTS, COLLECTIONS, FOLDS, HOURS, PACK),
+    Share(EXPERIMENTS, COLLECTIONS, FOLDS, HOURS, PACK, RECIPE),
     scheme=SCHEME,
     num_folds=NUM_FOLDS,
     limit=LIMIT,

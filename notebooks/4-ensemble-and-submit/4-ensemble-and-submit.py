@@ -19,7 +19,7 @@
 # predict the test split of the attached data.
 
 # %% tags=["parameters"]
-RECIPE = ""  # a name; empty: the default of `make submit`
+RECIPE = ""  # a name; empty: the one that merges all that was trained
 SOURCES = "2-*,3-*"  # the notebooks whose runs are combined
 BUNDLE = ""  # folder of an attached bundle; empty: the only attached one, if any
 PUSH = ""  # key of the push; a push sets it and the commit
@@ -40,8 +40,7 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import shutil
 
-from ensembles import DEFAULT_RECIPE
-from ensembles.recipe import find_recipe
+from ensembles.recipe import choose_before_training, describe_choice
 from ensembles.tables import show_comparison
 from solution import load_bundle
 from solution.serving.packing import pack
@@ -74,11 +73,14 @@ if bundle:
 
 # %%
 if not bundle:
-    recipe = find_recipe(RECIPE or DEFAULT_RECIPE)
     sources = session.find_runs(SOURCES)
     for source in sources:
         say(f"{source.folder.parent.name}: {', '.join(source.experiments())}")
     with join_runs(sources, session.run, replace=True) as run:
+        trained = run.experiments()
+        recipe = choose_before_training(run.folder, RECIPE or None, trained, afresh=True)
+        if told := describe_choice(recipe, trained):
+            say(told)
         built = build_submission(run, recipe)
         page = write_page(run, recipe, session.output / "report.html")
         bundle = pack(run, recipe, session.output / "bundle.zip")

@@ -61,7 +61,7 @@ EXAMPLES = {
         "fastslow explain tile_lightgbm_001 bmm_020 --config 3",
     ),
     "data": ("fastslow data", "fastslow data --collection layout:xla:random"),
-    "prepare": ("fastslow prepare data", "fastslow prepare data --whole --out stores/whole"),
+    "prepare": ("fastslow prepare data", "fastslow prepare data --hops 1 --out stores/pruned"),
     "demo": ("fastslow demo",),
     "run": (
         "fastslow run data",

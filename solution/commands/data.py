@@ -123,14 +123,14 @@ def prepare(
     hops: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Keep nodes within this many edges of configurable ones. Default: 1."
+            min=1,
+            help="Keep nodes within this many edges of configurable ones. Default: all.",
         ),
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
     workers: options.Preparers = None,
     replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
 ) -> None:
-    """Get a prepared store: every graph repaired, pruned and encoded once, for faster runs.
+    """Get a prepared store: every graph repaired and encoded once, for faster runs.
 
     If it is stopped, the same command resumes. `run` prepares its data by itself; prepare it before
     if it is large, used by several runs, or not available later.
@@ -145,15 +145,13 @@ def prepare(
     read_sample(sample)
     if is_store(data):
         raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
-    if whole and hops is not None:
-        raise InputError("--whole keeps every node. Give --whole or --hops, not both.")
     files = find_files(data)
     for words in find_left_out(data):
         warn(words)
     store = prepare_store(
         files,
         out or find_stores() / options.name_of(data, limit=False),
-        Preparation(None if whole else hops or 1),
+        Preparation(hops),
         sample,
         workers=workers,
         replace=replace,

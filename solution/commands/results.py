@@ -239,13 +239,16 @@ def experiments(
     ] = False,
 ) -> None:
     """Get the list of the package's experiments, each in a sentence."""
-    from solution.experiments import DEFAULTS
+    from ensembles import DEFAULT_RECIPE
+    from ensembles.recipe import find_recipe
     from solution.experiments.base import describe_experiments, list_added
 
+    recipe = find_recipe(DEFAULT_RECIPE)
+    trained = recipe.and_fallback(recipe.names())
     found = describe_experiments()
     of_papers = list_added()
-    others = [name for name in found if name not in DEFAULTS and name not in of_papers]
-    _show("What `fastslow run` trains", DEFAULTS, found)
+    others = [name for name in found if name not in trained and name not in of_papers]
+    _show("What `fastslow run DATA` trains", trained, found)
     _show("Others, for --experiment, which also takes a Python file of yours", others, found)
     if everything:
         _show("Published systems and ablations", of_papers, found)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from psutil import Process
 
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from solution.commands import options
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE, check_exists
-from solution.experiments import DEFAULTS
 from solution.runs.folder import (
     EXPERIMENTS,
     QUICK_LOOK,
@@ -61,7 +61,14 @@ ExperimentsOption = Annotated[
     typer.Option(
         "--experiment",
         help="Experiment to train: name, or path of a Python file; may be repeated. Default: the "
-        f"members of the recipe, or {', '.join(DEFAULTS)}.",
+        "members of the recipe.",
+    ),
+]
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of a recipe, or path of a TOML file. Default: the run's last recipe, else "
+        f"{DEFAULT_RECIPE}; on the bundled sample {SAMPLE_RECIPE}, which is quicker."
     ),
 ]
 StoreFolder = Annotated[
@@ -95,7 +102,7 @@ def run(
     data: options.DataOrAddress = str(SAMPLE),
     run_folder: options.RunFolder = None,
     experiments: ExperimentsOption = [],  # noqa: B006 - typer copies it
-    recipe: options.RecipeOption = None,
+    recipe: RecipeOption = None,
     scheme: options.FoldScheme = "architecture",
     folds: Folds = None,
     limit: Limit = False,
@@ -111,13 +118,14 @@ def run(
     mixes: options.MixLabels = False,
 ) -> None:
     """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
-    members = _list_members(recipe)  # checks the recipe before slow imports
+    from ensembles.recipe import find_recipe
+
+    given = None if recipe is None else find_recipe(recipe)  # checked before slow imports
     from solution.training.jobs import find_backlog
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
     divided = Division(scheme, folds, limit, collections, mixes)
-    found = _find_experiments(experiments or members, recipe, folds, limit=limit)
     trains_on = options.make_executor(executor, address, workers, gpu_share)
     slots = workers if trains_on.is_away else trains_on.slots
     with ExitStack() as stack:
@@ -126,6 +134,8 @@ def run(
         default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
+        members = _list_members(given or _find_default(source, folder, afresh=replace))
+        found = _find_experiments(experiments or members, recipe, folds, limit=limit)
         began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
         names = [item.name for item in found]
         merging = _choose_recipe(folder, recipe, names, afresh=replace)
@@ -281,16 +291,22 @@ def _show_estimate(
         say(f"--hours {hours:g}: {budget.describe(whole) or ALL_PLANNED}.")
 
 
-def _list_members(recipe: str | None) -> list[str]:
-    """Return the recipe's members and fallback that are experiments of the package. Without a
-    recipe they are the default experiments."""
-    from ensembles.recipe import find_recipe
+def _find_default(data: Path, folder: Path, *, afresh: bool) -> "Recipe":
+    """Return the recipe whose members a run in the folder trains if none is given: that of its last
+    merge, unless it is started `afresh`; else the default for the data."""
+    from ensembles.recipe import find_recipe, recall
+
+    is_sample = data.resolve() == SAMPLE.resolve()
+    recalled = None if afresh else recall(folder)
+    return recalled or find_recipe(SAMPLE_RECIPE if is_sample else DEFAULT_RECIPE)
+
+
+def _list_members(recipe: "Recipe") -> list[str]:
+    """Return the recipe's members and fallback that are experiments of the package."""
     from solution.experiments.base import list_experiments
 
-    if recipe is None:
-        return list(DEFAULTS)
-    found, known = find_recipe(recipe), list_experiments()
-    return [name for name in (*found.names(), found.fallback) if name in known]
+    known = list_experiments()
+    return [name for name in recipe.and_fallback(recipe.names()) if name in known]
 
 
 def _find_experiments(

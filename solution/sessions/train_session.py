@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensembles import DEFAULT_RECIPE
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import Recipe, find_recipe
-from solution.experiments import DEFAULTS
+from solution.data.folders import SAMPLE
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
@@ -29,7 +29,14 @@ from solution.training.executors.cluster import LOCAL, choose_executor
 from solution.training.executors.local import HERE
 from solution.training.folds import Scheme
 from solution.training.jobs import Choice, Job, find_backlog, find_defect, list_missing
-from solution.training.opening import describe_run, open_store, save_split, warn_about_gaps
+from solution.training.opening import (
+    choose_place,
+    describe_run,
+    find_hops,
+    open_store,
+    save_split,
+    warn_about_gaps,
+)
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
 from solution.training.refitting import train_refits
@@ -43,6 +50,7 @@ class Packing:
     that learn from all graphs). A session packs only if it has the models of all folds."""
 
     kind: str  # NOTHING, FOLDS or REFIT
+    recipe: Recipe  # merges the scores of the bundle's models
     experiments: Sequence[Experiment]
     plan: Plan
     run: Run
@@ -86,21 +94,21 @@ class Packing:
         return [job for job in jobs if Choice(self.collections).includes(job)]
 
     def _choose_recipe(self) -> Recipe:
-        """Return the default recipe, without its fallback if this run does not train it."""
-        recipe = find_recipe(DEFAULT_RECIPE)
-        has_fallback = recipe.fallback in self.run.experiments()
-        return recipe if has_fallback else recipe.model_copy(update={"fallback": None})
+        """Return the recipe, without its fallback if this run does not train it."""
+        has_fallback = self.recipe.fallback in self.run.experiments()
+        return self.recipe if has_fallback else self.recipe.model_copy(update={"fallback": None})
 
 
 @dataclass(frozen=True)
 class Share:
     """The part of the work that one session does."""
 
-    experiments: str = "*"  # patterns of the default experiments; the last match decides
+    experiments: str = "*"  # patterns of the recipe's experiments; the last match decides
     collections: str = "*"
     folds: str = ""  # numbers of the folds to train, such as "0,3"; empty: all
     hours: float = 11.5  # time limit of the session; Kaggle kills a kernel after 12 hours
     packed: str = NOTHING  # the models that become a bundle: NOTHING, FOLDS or REFIT
+    recipe: str = ""  # its members and its fallback are the experiments; empty: as `fastslow run`
 
     def __post_init__(self) -> None:
         if self.packed not in (NOTHING, FOLDS, REFIT):
@@ -128,7 +136,7 @@ def train_session(
     executor: str = LOCAL,
     address: str | None = None,
 ) -> Trained:
-    """Train a session's share of the default experiments, after copying earlier sessions' models.
+    """Train a session's share of a recipe's experiments, after copying earlier sessions' models.
 
     The data is prepared once for all experiments, so that runs of notebooks can be combined.
 
@@ -140,16 +148,21 @@ def train_session(
         address: address of the Ray cluster, such as auto; None: start one for this session.
     """
     trains_on = choose_executor(executor, address)
-    everything = [find_experiment(name) for name in DEFAULTS]
-    experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
+    source = data or session.find_data()
+    usual = SAMPLE_RECIPE if source.resolve() == SAMPLE.resolve() else DEFAULT_RECIPE
+    recipe = find_recipe(share.recipe or usual)
+    names = recipe.and_fallback(recipe.names())
+    everything = [find_experiment(name) for name in names]
+    experiments = [find_experiment(name) for name in match(names, share.experiments)]
     if limit:
         experiments = [experiment.quick() for experiment in experiments]
     folder = session.store(limit=limit)
     if data is not None:
         folder = folder.with_name(f"{folder.name}-{session.notebook}")
-        if replace and is_store(folder):
-            remove(folder)
-    with open_store(data or session.find_data(), folder, everything, limit=limit) as store:
+        prepared = choose_place(folder, find_hops(everything))
+        if replace and is_store(prepared):
+            remove(prepared)
+    with open_store(source, folder, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)
         choice = choose(plan, share.collections, share.folds)
@@ -157,7 +170,7 @@ def train_session(
         with open_run(session.run, settings, replace=replace, quick=limit) as run:
             save_split(plan, run)
             say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
-            packing = Packing(share.packed, experiments, plan, run, choice.collections)
+            packing = Packing(share.packed, recipe, experiments, plan, run, choice.collections)
             # Ray sets a handler of SIGTERM too, and the last one counts: so open Ray first.
             with trains_on.open(), session.time_limit(share.hours):
                 run_experiments(find_backlog(experiments, plan, run, choice), plan, run, trains_on)

@@ -252,7 +252,7 @@ def check_preparation(
             "positive number of hops or null. Prepare the data again."
         )
     if kept is not None and (needed is None or kept < needed):
-        wanted = "--whole" if needed is None else f"--hops {needed}"
+        wanted = "all nodes (without --hops)" if needed is None else f"--hops {needed}"
         raise InputError(
             f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but {asker} "
             f"looks further. Prepare the data with {wanted}."

@@ -109,9 +109,7 @@ def open_store(
     `collections`: must be in the data. `limit`: a quick look at few graphs. Raises InputError if
     the store does not fit or is damaged, or the data cannot be prepared.
     """
-    # edges around the configurable nodes within which nodes are needed; None: the whole graphs
-    needed = {experiment.ranker.needed_hops for experiment in experiments}
-    hops = None if None in needed else max(number for number in needed if number is not None)
+    hops = find_hops(experiments)
     if is_store(data):
         folder = data
         if named and target.resolve() != data.resolve():
@@ -131,6 +129,13 @@ def open_store(
         if folder == data and (defects := store.find_defects()):
             raise InputError(join_defects(defects))
         yield dataclasses.replace(store, is_checked=True)
+
+
+def find_hops(experiments: Sequence[Experiment]) -> int | None:
+    """Return the number of edges around the configurable nodes within which the experiments need
+    all nodes; None: the whole graphs."""
+    needed = {experiment.ranker.needed_hops for experiment in experiments}
+    return None if None in needed else max(number for number in needed if number is not None)
 
 
 def choose_place(target: Path, hops: int | None) -> Path:

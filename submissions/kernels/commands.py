@@ -40,18 +40,20 @@ PARAMETERS = """Parameters, for --set NAME=VALUE:
 
 1: GRAPHS=30, the number of labelled graphs of each collection that are shown.
 
-2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, of which the last match decides;
+2 and 3: RECIPE=z_score_001, the recipe whose members are trained, instead of best;
+EXPERIMENTS="layout_*,!*lightgbm*", patterns of them, of which the last match decides;
 COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5;
 SCHEME=family, architecture or graph; HOURS=11.5, because Kaggle kills a session after 12;
 LIMIT=1, a quick look; REPLACE=1, start afresh;
 PACK=folds, the models in bundle.zip: those of all folds; refit, models trained on all labelled
 graphs; or empty for no bundle.
 
-4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are combined. With --bundle no
-run is needed.
+4: RECIPE=z_score_001, instead of the one that merges all that was trained; SOURCES="2-*,3-*", the
+notebooks whose runs are combined. With --bundle no run is needed.
 
-On the competition's data, notebook 2 takes 5 to 8 core-hours and 3 about 3, so each needs one
-session on Kaggle's four cores; its GPUs were not measured. Work that does not fit into HOURS
+On the competition's data, notebook 2 takes 20 to 23 core-hours (extrapolated; 5 to 8 with
+RECIPE=z_score_001) and 3 at most 3, so each needs one session on Kaggle's four cores; its GPUs were
+not measured. Work that does not fit into HOURS
 continues with --resume in the next session; `fastslow run DATA --estimate` estimates the hours on
 this machine."""
 

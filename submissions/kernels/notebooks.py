@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ensembles.recipe import list_recipes
+from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import find_recipe, list_recipes
 from solution.domain.collection import NAMES
-from solution.experiments import DEFAULTS
 from solution.system.errors import InputError
 from solution.system.files import write_bytes
 from solution.system.names import match
@@ -178,8 +178,14 @@ def _parse(name: str, text: str, default: Value) -> Value:
 
 def _check(values: Mapping[str, Value]) -> None:
     for name, (fits, expected) in EXPECTED.items():
-        if name in values and not fits(values):
-            raise InputError(f"{name}={values[name]}: expected {expected}.")
+        if name not in values:
+            continue
+        try:
+            fault = "" if fits(values) else "."
+        except InputError as error:
+            fault = f". {error}"
+        if fault:
+            raise InputError(f"{name}={values[name]}: expected {expected}{fault}")
 
 
 def _are_folds(values: Mapping[str, Any]) -> bool:
@@ -190,21 +196,21 @@ def _are_folds(values: Mapping[str, Any]) -> bool:
     return all(0 <= number < values["NUM_FOLDS"] for number in numbers)
 
 
-def _chooses(names: Sequence[str], patterns: str) -> bool:
-    try:
-        return bool(match(names, patterns))
-    except InputError:
-        return False
+def _list_experiments(values: Mapping[str, Any]) -> list[str]:
+    recipe = find_recipe(values.get("RECIPE") or DEFAULT_RECIPE)
+    return recipe.and_fallback(recipe.names())
 
 
 def _has_work(values: Mapping[str, Any]) -> bool:
     """Tell if a chosen experiment ranks a chosen collection, by the beginnings of their names."""
-    kinds = {name.partition("_")[0] for name in match(DEFAULTS, values["EXPERIMENTS"])}
+    chosen = match(_list_experiments(values), values["EXPERIMENTS"])
+    kinds = {name.partition("_")[0] for name in chosen}
     ranked = {name.partition(":")[0] for name in match(NAMES, values["COLLECTIONS"])}
     return "nothing" in kinds or bool(kinds & ranked)
 
 
-# For each known parameter: a check of its value, and a description of the valid values.
+# For each known parameter: a check of its value, which may raise InputError as well, and a
+# description of the valid values.
 EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     "HOURS": (lambda values: values["HOURS"] >= 0, "0 or more"),
     "NUM_FOLDS": (lambda values: values["NUM_FOLDS"] >= 2, "2 or more"),
@@ -218,19 +224,19 @@ EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     ),
     "SOURCES": (
         lambda values: all(
-            _chooses([notebook.name for notebook in list_notebooks()], part)
+            match([notebook.name for notebook in list_notebooks()], part)
             for part in values["SOURCES"].split(",")
         ),
         "patterns of notebooks' names, such as 2-*,3-*",
     ),
     "PACK": (lambda values: values["PACK"] in PACKS, "folds, refit or nothing"),
     "EXPERIMENTS": (
-        lambda values: _chooses(DEFAULTS, values["EXPERIMENTS"]),
-        f"patterns that choose some of {', '.join(DEFAULTS)}",
+        lambda values: bool(match(_list_experiments(values), values["EXPERIMENTS"])),
+        "patterns that choose some of the recipe's experiments",
     ),
     "COLLECTIONS": (
-        lambda values: _chooses(NAMES, values["COLLECTIONS"]) and _has_work(values),
-        f"patterns that choose some of {', '.join(NAMES)}, which a chosen experiment ranks",
+        _has_work,
+        "patterns of collections, some of which a chosen experiment ranks",
     ),
 }
 

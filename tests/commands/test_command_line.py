@@ -15,9 +15,10 @@ import pytest
 import typer
 from typer.main import get_command
 
+from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import find_recipe
 from solution.commands.assembly import GROUPS, assemble, read_path
 from solution.domain.collection import NAMES
-from solution.experiments import DEFAULTS
 from solution.experiments.base import list_experiments
 from solution.runs.record import open_run
 from solution.system.errors import InputError
@@ -160,8 +161,9 @@ for words in (["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]):
 def test_what_a_run_trains_is_listed_first_and_papers_if_asked_for(fastslow: FastSlow) -> None:
     first, names = fastslow("experiments"), list_experiments()
     defaults, rest = first.stdout.split("Others")
-    assert all(name in defaults for name in DEFAULTS)
-    assert "layout_cost_net_001" in rest
+    recipe = find_recipe(DEFAULT_RECIPE)
+    assert all(name in defaults for name in recipe.and_fallback(recipe.names()))
+    assert "layout_lightgbm_001" in rest
     left_out = [name for name in names if not re.search(rf"^{name} ", first.stdout, re.MULTILINE)]
     assert "layout_tpugraphs_001" in left_out
     assert f"{len(left_out)} published systems" in first.stdout

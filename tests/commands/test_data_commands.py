@@ -247,7 +247,7 @@ def test_prepare_says_what_it_made_and_check_finds_it_sound(
     write_data(tmp_path)
     said = assert_done(fastslow("prepare", "data"))
     assert "stores/data: 7 graphs, " in said
-    assert Store.open(tmp_path / "stores" / "data").preparation["hops"] == 1
+    assert Store.open(tmp_path / "stores" / "data").preparation["hops"] is None
     assert "All 7" in assert_done(fastslow_here("check", "stores/data"))
     before = snapshot(tmp_path / "stores" / "data")
     times = times_of(tmp_path)
@@ -272,7 +272,7 @@ def test_what_is_left_out_is_named_by_every_command(fastslow: FastSlow, tmp_path
 def test_every_defect_is_named_and_it_can_go_on(fastslow: FastSlow, tmp_path: Path) -> None:
     paths = write_broken(tmp_path / "data", *DEFECTS)
     store = tmp_path / "store"
-    result = fastslow("prepare", tmp_path / "data", "--out", store)
+    result = fastslow("prepare", tmp_path / "data", "--hops", "1", "--out", store)
     assert_refused(result)
     for defect, path in paths.items():
         assert_names(result, defect, path)
@@ -283,7 +283,7 @@ def test_every_defect_is_named_and_it_can_go_on(fastslow: FastSlow, tmp_path: Pa
     assert not any(tmp_path.rglob("unpickled"))
     for path in paths.values():
         write_graph(make_layout_graph(name=path.stem), tmp_path / "data")
-    assert_done(fastslow("prepare", "data", "--out", store))
+    assert_done(fastslow("prepare", "data", "--hops", "1", "--out", store))
     assert sound.stat().st_mtime_ns == written
     assert snapshot(store) == snapshot(prepare(tmp_path, replace=True).folder)
 
@@ -378,7 +378,7 @@ def test_run_keeps_a_store_that_serves_and_never_touches_one_that_was_named(
 ) -> None:
     write_data(tmp_path)
     (tmp_path / "wide.py").write_text(WIDE_EXPERIMENT)
-    assert_done(fastslow("prepare", "data", "--whole"))
+    assert_done(fastslow("prepare", "data"))
     whole = snapshot(tmp_path / "stores" / "data")
     assert_done(fastslow("run", "data", *QUICK))
     assert snapshot(tmp_path / "stores" / "data") == whole

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
+from ensembles.recipe import find_recipe
 from solution.domain.collection import NAMES
-from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment, list_experiments, read_sources
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY
@@ -37,11 +38,13 @@ def test_every_experiment_loads_and_is_frozen(name: str) -> None:
         experiment.name = "other"  # type: ignore[misc]
 
 
-def test_the_default_run_has_every_kind_of_ranker_in_every_collection() -> None:
-    experiments = [find_experiment(name) for name in DEFAULTS]
+@pytest.mark.parametrize("name", [DEFAULT_RECIPE, SAMPLE_RECIPE])
+def test_a_default_recipe_has_several_kinds_of_rankers_in_every_collection(name: str) -> None:
+    recipe = find_recipe(name)
+    experiments = [find_experiment(member) for member in recipe.and_fallback(recipe.names())]
     for collection in NAMES:
         rankers = [e.ranker for e in experiments if collection in e.collections]
-        assert len({type(ranker) for ranker in rankers}) == 3
+        assert len({type(ranker) for ranker in rankers}) >= 3
 
 
 KINDS = ("file", "package", "folder")

@@ -324,7 +324,8 @@ def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
         ("COLLECTIONS=layout:tpu:*", "layout:xla:random"), ("PUSH=mine", "push sets"),
         ("COLLECTIONS=tile:*", "experiment ranks"), ("EXECUTOR=cloud", "local or ray"),
         ("COMMIT=mine", "push sets"))),
-    ("1", "GRAPHS=0", "1 or more"), (ENSEMBLE, "RECIPE=nope", "z_score_001"),
+    (TRAINING, "RECIPE=nope", "z_score_001"), (ENSEMBLE, "RECIPE=nope", "z_score_001"),
+    ("1", "GRAPHS=0", "1 or more"),
     (ENSEMBLE, "SOURCES=2-*,9-*", "2-"), (ENSEMBLE, "SOURCES=", "2-"),
     (ENSEMBLE, "BUNDLE=mine", "--bundle"), (ENSEMBLE, "RECEIPT=mine", r"one of RECIPE, SOURCES\."),
     ("5", "HOURS=1", "no parameter"),
@@ -333,6 +334,13 @@ def test_what_cannot_work_is_refused_by_name(notebook: str, pair: str, expected:
     with pytest.raises(InputError, match=expected) as refusal:
         parse_values([pair], find_notebook(notebook).read())
     assert pair.partition("=")[0] in str(refusal.value)
+
+
+def test_experiments_are_those_of_the_recipe_that_is_given_with_them() -> None:
+    found = find_notebook(TRAINING).read()
+    parse_values(["EXPERIMENTS=layout_cost_*"], found)
+    with pytest.raises(InputError, match="layout_gnn_001"):
+        parse_values(["EXPERIMENTS=layout_cost_*", "RECIPE=z_score_001"], found)
 
 
 def test_folds_are_of_the_number_that_is_given_with_them() -> None:

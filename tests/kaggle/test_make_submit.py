@@ -249,11 +249,8 @@ def test_the_commands_of_the_readme_talk_to_kaggle(desk: Desk) -> None:
     commands = [words for words in COMMANDS if words[1] in TALKING]
     assert {words[1] for words in commands} == TALKING
     data, run, sent = desk.folder / "data", desk.folder / "run", False
-    (run / "z_score_001.toml").write_text((run / "mine.toml").read_text())
     for words in commands:
         command = [f"RUN={run}" if word.startswith("RUN=runs/") else word for word in words]
-        command = [word.replace("RECIPE=", f"RECIPE={run}/") for word in command]
-        command = [word + ".toml" if word.startswith("RECIPE=") else word for word in command]
         if words[1] == "data":
             shutil.rmtree(data, ignore_errors=True)
             command.append(f"DATA={data}")

@@ -3,6 +3,8 @@
 import polars as pl
 import pytest
 
+from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import find_recipe
 from solution import read_graph
 from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
@@ -63,6 +65,8 @@ def test_the_submission_is_that_of_all_models_together(day: Day) -> None:
     run = Run.existing(day.outputs(LAST) / "run")
     together = [Run.existing(day.outputs(name) / "run").experiments() for name in TRAINING]
     assert run.experiments() == [name for names in together for name in names]
+    recipe = find_recipe(DEFAULT_RECIPE)
+    assert set(run.experiments()) == {*recipe.names(), recipe.fallback}
     graphs = predictions.read(run.graphs)
     csv = day.outputs(LAST) / "submission.csv"
     assert check_submission(csv, expect(graphs, None)) == (graphs["split"] == "test").sum()

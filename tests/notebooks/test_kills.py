@@ -97,7 +97,7 @@ def test_killed_asked_to_stop_and_resumed(
 ) -> None:
     """SIGKILL in the first session, SIGTERM in the second; the third one finishes."""
     tmp_path = tmp_path_factory.mktemp("k")  # where its name is long, workers are not forked
-    store = prepare_store(choose_files(), tmp_path / "store", Preparation())
+    store = prepare_store(choose_files(), tmp_path / "store", Preparation(None))
     whole = train_whole(tmp_path / "whole", store)
 
     killed = make_session(tmp_path / "killed", kernels, store)

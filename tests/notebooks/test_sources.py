@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from solution.experiments import DEFAULTS
+from solution.experiments.base import list_experiments
 from solution.system.errors import InputError
 from solution.system.files import checksum
 from submissions.kernels.installing import COMMIT_FILE, MANIFEST, SCRIPT, InstallError, install
@@ -71,7 +71,7 @@ def test_a_notebook_defines_no_functions_and_names_no_experiment(notebook: Noteb
     text = notebook.source.read_text(encoding="utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     assert not [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    assert not [name for name in DEFAULTS if name in text]
+    assert not [name for name in list_experiments() if name in text]
 
 
 def test_the_metadata_is_what_kaggle_wants(notebook: Notebook) -> None:

@@ -156,7 +156,7 @@ def test_check_and_rank_warn_of_them(fastslow: FastSlow, tmp_path: Path) -> None
     odd = dataclasses.replace(graph, configs=encode(configs))
     file = write_graph(odd, tmp_path / "data")
     write_graph(make_layout_graph(1, name="sound"), tmp_path / "data")
-    assert fastslow("prepare", "data", "--whole", "--out", "store").returncode == 0
+    assert fastslow("prepare", "data", "--out", "store").returncode == 0
     warned = "configuration 3 gives dot 2 the output {5,4,3,2,1,0}"
     for arguments in (["check", "data"], ["check", "store"], ["rank", file]):
         done = fastslow(*arguments)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
+from ensembles.recipe import find_recipe
 from solution import load_bundle
 from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
@@ -37,6 +39,7 @@ from tests.conftest import REPOSITORY
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import RAY
 
+DEFAULT = find_recipe(DEFAULT_RECIPE)
 NOTHING, TILES = "nothing_001", "tile_lightgbm_001"
 JOBS = [f"{TILES} tile:xla {what}" for what in ("fold 0", "fold 1", "all graphs")]
 
@@ -103,11 +106,11 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
     with open_run(tmp_path / "new", describe_run(experiments, plan, "architecture", 3)) as new:
         assert adopt(new, [first]) == 1
         assert (new.folder / unfinished.relative_to(first.folder) / "state").is_file()
-    assert Packing(FOLDS, experiments, plan, first, ()).pack(tmp_path) is None
+    assert Packing(FOLDS, DEFAULT, experiments, plan, first, ()).pack(tmp_path) is None
     assert "2 models" in capsys.readouterr().out
     rest = train(tmp_path / "rest", experiments, plan, choose(plan, folds="1,2"), [first])
     assert list_missing(experiments, plan, rest) == []
-    bundle = Packing(FOLDS, experiments, plan, rest, ()).pack(tmp_path)
+    bundle = Packing(FOLDS, DEFAULT, experiments, plan, rest, ()).pack(tmp_path)
     assert bundle is not None
     assert [member.fold for member in load_bundle(bundle).record.members] == [0, 1, 2]
     assert read_all(rest, TILES) == read_all(alone, TILES)
@@ -117,7 +120,7 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, alone: Run, tmp_path: Path) 
     """Different experiments, and different collections of one, each in separate sessions."""
     nothing, tiles = find_experiment(NOTHING), find_experiment(TILES).quick()
     whole = train(tmp_path / "whole", [nothing, tiles], plan)
-    refits = Packing(REFIT, [nothing, tiles], plan, whole, ("tile:xla",))
+    refits = Packing(REFIT, DEFAULT, [nothing, tiles], plan, whole, ("tile:xla",))
     assert [job.describe() for job in refits.list_missing()] == [
         "nothing_001 tile:xla all graphs", "tile_lightgbm_001 tile:xla all graphs"
     ]  # fmt: skip
@@ -132,7 +135,7 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, alone: Run, tmp_path: Path) 
             assert read_all(run, name) == read_all(whole, name)
     for kind, experiment in (("", tiles), (FOLDS, nothing)):  # nothing of the recipe was trained
         one = train(tmp_path / "nothing", [experiment], plan) if experiment is nothing else whole
-        assert Packing(kind, [experiment], plan, one, ()).pack(tmp_path) is None
+        assert Packing(kind, DEFAULT, [experiment], plan, one, ()).pack(tmp_path) is None
     with pytest.raises(InputError, match="trained.*nothing_001"):
         join_runs(sources[:2], tmp_path / "half").__enter__()
     with pytest.raises(InputError, match="inputs have no run"):
@@ -219,7 +222,7 @@ def train_day(store: Path, output: Path, **where: str) -> Trained:
     output.mkdir(exist_ok=True)
     begun = time.monotonic()
     session = Session("day", "", store, output, output / "scratch", on_kaggle=True, begun=begun)
-    share = Share(TILES, "tile:*", packed=REFIT)
+    share = Share(TILES, "tile:*", packed=REFIT, recipe=SAMPLE_RECIPE)
     return train_session(session, share, num_folds=2, limit=True, **where)
 
 

@@ -26,6 +26,7 @@ from tests.store.test_store import snapshot
 
 NUM_GRAPHS = 24
 CONFIGS = 300
+PREPARE = ("prepare", "data", "--hops", "1")
 
 
 def write_data(folder: Path) -> None:
@@ -39,12 +40,12 @@ def write_data(folder: Path) -> None:
 
 
 def prepare(folder: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:
-    return FASTSLOW.run("prepare", "data", *more, cwd=folder)
+    return FASTSLOW.run(*PREPARE, *more, cwd=folder)
 
 
 def start(store: Path, workers: str = "1") -> Program:
     """Begin to prepare the data beside the store."""
-    words = ("prepare", "data", "--out", store.name, "--workers", workers)
+    words = (*PREPARE, "--out", store.name, "--workers", workers)
     return FASTSLOW.start(*words, cwd=store.parent)
 
 
@@ -60,7 +61,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, and in `whole` the store of an undisturbed preparation."""
     folder = tmp_path_factory.mktemp("work")
     write_data(folder)
-    done = run_cold("prepare", "data", "--out", "whole", cwd=folder)  # with another hash seed
+    done = run_cold(*PREPARE, "--out", "whole", cwd=folder)  # with another hash seed
     assert done.returncode == 0, done.stderr
     assert f"{NUM_GRAPHS} graphs" in done.stdout
     return folder
@@ -158,7 +159,7 @@ def test_files_that_may_not_be_large_enough_are_said(work: Path) -> None:
     def restrict() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    words = ("prepare", "data", "--out", store, "--workers", "2")
+    words = (*PREPARE, "--out", store, "--workers", "2")
     assert_no_room(run_cold(*words, cwd=work, preexec_fn=restrict), "File too large", store)
     prepare_again(store, "2")
 
@@ -202,7 +203,7 @@ def test_a_mount_that_is_read_only(what: str, disk: Path, work: Path) -> None:
     run = ("run", store, "--experiment", "nothing_001", "--workers", "1", "--run", work / "run")
     words = {"check": ("check", store), "run": run}
     out = disk / "new" if what == "new" else store
-    done = FASTSLOW.run(*words.get(what, ("prepare", "data", "--out", out)), cwd=work)
+    done = FASTSLOW.run(*words.get(what, (*PREPARE, "--out", out)), cwd=work)
     is_refused = what in ("unfinished", "new")
     assert done.returncode == (2 if is_refused else 0), done.stderr
     assert "Traceback" not in done.stderr

@@ -231,7 +231,7 @@ def test_a_store_must_keep_all_hops(kept: int | None, wanted: int | None, tmp_pa
     if kept is None or (wanted is not None and wanted <= kept):
         check_preparation(described, wanted, tmp_path)
     else:
-        with pytest.raises(InputError, match="looks further.*--(whole|hops 2)"):
+        with pytest.raises(InputError, match="looks further.*(without --hops|--hops 2)"):
             check_preparation(described, wanted, tmp_path)
 
 
