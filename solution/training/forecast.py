@@ -5,6 +5,10 @@ at once as in the run itself, because fits slow each other down. Later steps of 
 take as long as the observed ones. A run that must end in time first drops seeds, because they
 change a score least; then folds, so that a model learns from fewer graphs; then epochs. A resumed
 run keeps its reduction.
+
+Cost models spend most of their time on state tables, which all models of a run share (see
+solution.features.propagation.state_table). The time of a table is extrapolated from few
+configurations of few graphs, and counted once for each graph.
 """
 
 import json
@@ -21,8 +25,11 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from solution.domain.dividing import MAX_CONFIGS
+from solution.domain.dividing import MAX_CONFIGS, choose_configs
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
+from solution.features.propagation.state_table import MANY, state_tables
+from solution.models.base import CostRanker
 from solution.runs.folder import EXPERIMENTS, RECORD, read_run_record
 from solution.system.errors import InputError
 from solution.system.processes import one_thread
@@ -47,8 +54,24 @@ BYTES_OF_A_PREDICTION = 6  # bytes on disk, in the job's and the experiment's fi
 # to time predictions: maximum number of graphs to fit on, and of configurations to predict
 FEW, TRIED = 8, 2000
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
+# To time cost models: number of small graphs to fit on; shares of the graphs, by their nodes, that
+# are smaller than those whose tables are timed.
+SMALL, TABLED_AT = 4, (0.25, 0.5, 0.75)
+# maximum of nodes times configurations in a table that is timed; minimum of its configurations
+MOST_TABLED, FEWEST_TABLED = 1 << 19, 16
+NODES = pl.col("nodes").cast(pl.Float64)
+# proxy for the time of a cost model's table of a graph: a model sees at most MAX_CONFIGS
+TABLE_WORK = NODES * pl.col("configs").clip(0, MAX_CONFIGS)
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was measured of a job."""
+
+    seconds: float  # estimated seconds to fit and to predict; of a cost model, without state tables
+    table_seconds: float = 0.0  # seconds of a state table for each node and configuration
 
 
 @dataclass(frozen=True)
@@ -68,32 +91,114 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
         groups[job.experiment.name, job.group].append(job)
     tasks = [Task(jobs[0].describe(), (JobSpec.of(jobs[0]),)) for jobs in groups.values()]
-    seconds: dict[int, float] = {}
+    observed: dict[int, Observed] = {}
     with bars() as progress:
         watch = ProgressBars(progress, len(tasks), "Watching the first steps")
         work = partial(estimate_job, Here(plan.graphs, plan.store))
-        LocalExecutor(slots).run(work, tasks, watch, seconds.__setitem__)
+        LocalExecutor(slots).run(work, tasks, watch, observed.__setitem__)
+    shared = _share_tables(plan, groups, [observed[number] for number in range(len(groups))])
     found = []
-    for number, ((name, _), jobs) in enumerate(groups.items()):
+    for number, ((name, group), jobs) in enumerate(groups.items()):
         predictions = sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs)
-        found.append(Forecast(name, len(jobs), seconds[number], predictions))
+        seconds = observed[number].seconds
+        if observed[number].table_seconds:
+            seconds += shared[group]
+        found.append(Forecast(name, len(jobs), seconds, predictions))
     return found
 
 
-def estimate_job(site: Here, spec: JobSpec, _: Report) -> float:
-    """Return the estimated seconds of a job's fit and predictions. A long fit is stopped and its
+def _share_tables(
+    plan: Plan,
+    groups: Mapping[tuple[str, tuple[str, ...]], Sequence[Job]],
+    seen: Sequence[Observed],
+) -> dict[tuple[str, ...], float]:
+    """Return the seconds that state tables add to each cost model, for each group of collections.
+    All models share the tables of large graphs; each computes those of small graphs for itself."""
+    models: dict[tuple[str, ...], int] = defaultdict(int)
+    longest: dict[tuple[str, ...], float] = defaultdict(float)
+    for ((_, group), jobs), one in zip(groups.items(), seen, strict=True):
+        models[group] += len(jobs) * (one.table_seconds > 0)
+        longest[group] = max(longest[group], one.table_seconds)
+    shared = {}
+    for group, number in models.items():
+        rows = pl.concat([plan.rows(name) for name in group])
+        is_kept = TABLE_WORK >= MANY
+        kept, others = (
+            float(rows.filter(mask).select(TABLE_WORK.sum()).item()) for mask in (is_kept, ~is_kept)
+        )
+        shared[group] = longest[group] * (kept / max(1, number) + others)
+    return shared
+
+
+def estimate_job(site: Here, spec: JobSpec, _: Report) -> Observed:
+    """Return the estimated time of a job's fit and predictions. A long fit is stopped and its
     duration extrapolated; the fitted model is discarded."""
     job, plan = spec.find(site), site.plan
-    settings, stopwatch, begin = job.experiment.ranker, Stopwatch(), time.monotonic()
+    settings = job.experiment.ranker
     split = split_training(plan, job.group, job.fold, job.seed)
     with one_thread():
-        try:
-            fit_on, validate_on = (plan.load(rows, settings) for rows in split)
-            settings.build(job.seed).fit(fit_on, validate_on, stopwatch)
-            seconds = time.monotonic() - begin
-        except SeenEnoughError:
-            seconds = stopwatch.extrapolate()
-        return seconds + _estimate_predictions(job, plan, split)
+        if isinstance(settings.build(job.seed), CostRanker):
+            return _observe_costs(job, plan, pl.concat(split))
+        begin = time.monotonic()
+        fit_on, validate_on = (plan.load(rows, settings) for rows in split)
+        seconds = _observe_fit(job, fit_on, validate_on, begin)
+        return Observed(seconds + _estimate_predictions(job, plan, split))
+
+
+def _observe_fit(
+    job: Job, fit_on: Sequence[Graph], validate_on: Sequence[Graph], begin: float
+) -> float:
+    """Return the estimated seconds of a fit that began at `begin`, by time.monotonic()."""
+    stopwatch = Stopwatch()
+    try:
+        job.experiment.ranker.build(job.seed).fit(fit_on, validate_on, stopwatch)
+    except SeenEnoughError:
+        return stopwatch.extrapolate()
+    return time.monotonic() - begin
+
+
+def _observe_costs(job: Job, plan: Plan, rows: pl.DataFrame) -> Observed:
+    """Return what a cost model takes. It is fitted on a few small graphs whose state tables exist,
+    and its time scaled to all graphs; the time of tables is measured on larger graphs."""
+    settings, few = job.experiment.ranker, rows.sort(TABLE_WORK)[:SMALL]
+    # held here, because their tables are kept in memory for as long as they are
+    graphs = [_take_few(graph) for graph in plan.load(few, settings)]
+    fit_on, validate_on = graphs[:-1] or graphs, graphs[-1:]
+    ranker = settings.quick().build(job.seed)
+    assert isinstance(ranker, CostRanker)
+    ranker.fit(fit_on, validate_on)  # computes the tables
+    fitting = _observe_fit(job, fit_on, validate_on, time.monotonic())
+    begin = time.monotonic()
+    for graph in graphs:
+        ranker.predict(graph)
+    predicting = time.monotonic() - begin
+    # A net learns from equally many configurations of each graph, a kernel from all.
+    work = sum(graph.num_nodes * graph.num_configs for graph in graphs)
+    fitted = sum(graph.num_nodes for graph in graphs) if settings.trains_a_net else work
+    share = float(rows.select((NODES if settings.trains_a_net else TABLE_WORK).sum()).item())
+    asked = float(_find_predicted(job, plan).select(TABLE_WORK.sum()).item())
+    seconds = fitting * share / fitted + predicting * asked / work
+    return Observed(seconds, _time_tables(job, plan, rows.sort("nodes"), ranker.backend))
+
+
+def _take_few(graph: Graph) -> Graph:
+    """Return the graph with so few configurations that a state table takes seconds."""
+    limit = min(MAX_CONFIGS, max(FEWEST_TABLED, MOST_TABLED // graph.num_nodes))
+    if graph.num_configs <= limit:
+        return graph
+    return graph.select(choose_configs(graph.key, graph.num_configs, limit))
+
+
+def _time_tables(job: Job, plan: Plan, rows: pl.DataFrame, backend: str) -> float:
+    """Return the seconds of a state table for each node and configuration: the mean over graphs
+    that lie evenly among `rows`."""
+    chosen = rows[sorted({int(share * len(rows)) for share in TABLED_AT})]
+    found = []
+    for graph in plan.load(chosen, job.experiment.ranker):
+        begin = time.monotonic()
+        configs = len(state_tables(backend)(_take_few(graph)).numbers)
+        found.append((time.monotonic() - begin) / (graph.num_nodes * configs))
+    return float(np.mean(found))
 
 
 class SeenEnoughError(Exception):

@@ -51,9 +51,9 @@ graphs; or empty for no bundle.
 4: RECIPE=z_score_001, instead of the one that merges all that was trained; SOURCES="2-*,3-*", the
 notebooks whose runs are combined. With --bundle no run is needed.
 
-On the competition's data, notebook 2 takes 20 to 23 core-hours (extrapolated; 5 to 8 with
-RECIPE=z_score_001) and 3 at most 3, so each needs one session on Kaggle's four cores; its GPUs were
-not measured. Work that does not fit into HOURS
+On the competition's data, notebook 2 takes some 15 to 25 core-hours (estimated on an imitation; 5
+to 8 with RECIPE=z_score_001) and 3 at most 3, so each needs one session on Kaggle's four cores; its
+GPUs were not measured. Work that does not fit into HOURS
 continues with --resume in the next session; `fastslow run DATA --estimate` estimates the hours on
 this machine."""
 

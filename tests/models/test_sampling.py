@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from solution.domain.dividing import choose_configs
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
+from solution.models.layout.known_costs import choose_predicted
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
@@ -205,3 +207,14 @@ def test_a_table_has_few_enough_rows(bounded: RankerSettings, spelled_out: Ranke
         ranker.build(0).fit(GRAPHS[:5], []).predict(GRAPHS[5]) for ranker in (bounded, spelled_out)
     )
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_cost_model_learns_from_the_configurations_that_are_predicted() -> None:
+    """So one state table of a graph serves both."""
+    graph = make_layout_graph(configs=40)
+    predicted = graph.select(choose_configs(graph.key, 40, 10))
+    rows = choose_predicted(graph, 10)
+    assert (rows.graph.layouts.expand() == predicted.layouts.expand()).all()
+    assert rows.runtimes == pytest.approx(predicted.distinct.mean(predicted.runtimes))
+    for limit in (40, None):
+        assert choose_predicted(graph, limit).graph is graph

@@ -8,15 +8,18 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from rich.console import Console
 
 from solution.data.folders import find_files
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
+from solution.features.propagation import state_table
+from solution.features.propagation.backend import Backend
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.runs.folder import Run
@@ -49,7 +52,7 @@ from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
 from solution.training.watch import LiveTable, LogLines
 from tests.conftest import REPOSITORY, FastSlow
-from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.run import make_run
 
 
@@ -201,6 +204,40 @@ def test_every_model_of_every_experiment_counts(sample_store: Store) -> None:
         console.print(show_forecast(found, plan, 2))
     shown = capture.get()
     assert "2 models" in shown and "100 workers" in shown and "GB" in shown
+
+
+@pytest.mark.parametrize("name", ["layout_cost_net_001", "layout_cost_kernel_001"])
+def test_a_cost_model_is_forecast_without_the_tables_of_all_graphs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are timed on few graphs. If large ones are kept, all models pay for them together."""
+    for number in range(9):
+        write_graph(make_layout_graph(number, name=f"p{number}"), tmp_path / "data")
+    store = prepare_store(find_files(tmp_path / "data"), tmp_path / "store", Preparation(None))
+    plan = make_plan(store, "graph", 3)
+    experiment = dataclasses.replace(find_experiment(name).quick(), seeds=(0, 1))
+    tabled = set()
+    described = state_table._describe_states
+
+    def describe(graph: Graph, backend: Backend) -> state_table.StateTable:
+        tabled.add(graph.name)
+        return described(graph, backend)
+
+    monkeypatch.setattr(state_table, "_describe_states", describe)
+    monkeypatch.setattr(LocalExecutor, "run", run_here)
+    (each,) = forecast([experiment], plan, 1)
+    assert each.seconds > 0 and each.models == 6 and len(tabled) < 9
+    monkeypatch.setattr("solution.training.forecast.MANY", 1)
+    monkeypatch.setattr("solution.training.forecast._time_tables", lambda *_: 1.0)
+    (shared,) = forecast([experiment], plan, 1)
+    tables = float((plan.graphs["nodes"].cast(float) * plan.graphs["configs"]).sum())
+    assert shared.seconds == pytest.approx(tables / 6, rel=0.05)
+
+
+def run_here(executor: LocalExecutor, work: Any, tasks: Any, watch: Any, done: Any) -> None:
+    """Do the tasks in this process, where what is replaced counts."""
+    for number, task in enumerate(tasks):
+        done(number, work(*task.arguments, lambda *_: None))
 
 
 def watch(moments: list[tuple[float, float]], total: int, monkeypatch: pytest.MonkeyPatch) -> float:

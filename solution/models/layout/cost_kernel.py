@@ -41,7 +41,6 @@ from solution.features.nodes import Scaler, fit_scaler
 from solution.features.propagation.state_table import StateTable, state_tables
 from solution.models.base import CostRanker, check_no_options
 from solution.models.layout import known_costs
-from solution.models.sampling import choose_rows
 from solution.models.settings import check_penalties, check_size
 from solution.system.report import Report, silent
 
@@ -139,7 +138,7 @@ class CostKernelRanker(CostRanker):
         everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
         self.backend = known_costs.choose_backend(self.settings.backend, everything)
         limit, steps = self.settings.max_configs, 2 * len(everything)
-        chosen = [choose_rows(graph, limit, known_costs.DRAW) for graph in everything]
+        chosen = [known_costs.choose_predicted(graph, limit) for graph in everything]
         scaler = fit_scaler(self._list_columns([rows.graph for rows in chosen], steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
         size = 2 * self.settings.cosines + 1

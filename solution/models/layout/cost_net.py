@@ -44,7 +44,7 @@ from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.sampling import TrainingRows, choose_rows
+from solution.models.sampling import TrainingRows
 from solution.system.report import Report, silent
 
 # maximum number of (configuration, state) entries that are summed at once, to bound memory
@@ -126,7 +126,7 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
         return prepare(graph, self.backend)
 
     def choose(self, graph: Graph, limit: int | None) -> TrainingRows:
-        return choose_rows(graph, limit, known_costs.DRAW)
+        return known_costs.choose_predicted(graph, limit)
 
     def make_net(self) -> "CostNet":
         return CostNet(self.settings, self.backend)

@@ -18,12 +18,13 @@ from functools import partial
 import numpy as np
 
 from solution.domain import vocabulary
+from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph, PerGraph
 from solution.domain.metrics import kendall_tau
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, StateTable, state_tables
 from solution.models.base import RankerSettings, check_no_options
-from solution.models.sampling import choose_rows
+from solution.models.sampling import TrainingRows, choose_rows
 from solution.models.settings import check_choice
 
 STRIDED = 0.3  # extra cost of a copied byte for each doubling of the read stride
@@ -41,9 +42,7 @@ STARTED = 7e4
 # scores are divided by the deviation of copied bytes, or by this share of all bytes if it is larger
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
-# Seed of the draw of training configurations: equal for all seeds of a ranker and for both cost
-# models, so that they share state tables, which take long to compute.
-DRAW = 0
+DRAW = 0  # seed of the draw of configurations that decide between the backends
 AUTO = "auto"
 # At most this many graphs decide between the backends, by this many configurations of each: many
 # if there are fewer graphs.
@@ -120,6 +119,16 @@ def add_known_costs(graph: Graph, backend: str) -> np.ndarray:
     table = state_tables(backend)(graph)
     costs = weigh_states(graph, table).total
     return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
+
+
+def choose_predicted(graph: Graph, limit: int | None) -> TrainingRows:
+    """Return at most `limit` configurations to learn from (None: all). They are those of which a
+    held-out graph's scores are predicted, for all seeds of a ranker and for both cost models, so
+    that all share one state table, which takes long to compute."""
+    limit = graph.num_configs if limit is None else limit
+    if graph.num_configs > limit:
+        graph = graph.select(choose_configs(graph.key, graph.num_configs, limit))
+    return choose_rows(graph, None, DRAW)
 
 
 def choose_backend(setting: str, graphs: Sequence[Graph]) -> str:
