@@ -294,8 +294,8 @@ def choose_before_training(
     `afresh`: a run that is there will be deleted, so its recipe does not count.
 
     Without a name it is the recipe of the last merge, if it fits the experiments. Otherwise it is
-    SAMPLE_RECIPE or DEFAULT_RECIPE: the first of them that merges all experiments, else the first
-    that fits. If none fits, it is all experiments with equal weights.
+    SAMPLE_RECIPE or DEFAULT_RECIPE: the one that merges more of the experiments, if it fits. If
+    none fits, it is all experiments with equal weights.
 
     Raises InputError if the named recipe does not fit the experiments.
     """
@@ -305,8 +305,10 @@ def choose_before_training(
         check_recipe(recipe, experiments)
         return recipe
     usual = [find_recipe(SAMPLE_RECIPE), find_recipe(DEFAULT_RECIPE)]
-    usual.sort(key=lambda recipe: bool(_list_unmerged(recipe, experiments)))
+    usual.sort(key=lambda recipe: len(_list_unmerged(recipe, experiments)))
     recalled = None if afresh else recall(folder)
+    if recalled in usual and not set(recalled.names()) <= set(experiments):
+        recalled = None  # chosen for a run of some of its members, not by the user
     for found in (recalled, *usual):
         if found is not None and found.name != EQUAL_WEIGHTS:
             with suppress(InputError):

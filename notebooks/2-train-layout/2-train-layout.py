@@ -9,8 +9,8 @@
 # %% [markdown]
 # # 2. Train the layout models
 #
-# The graph nets of the four layout collections, on a GPU if there is one; with two GPUs, two nets
-# at a time.
+# All models of the four layout collections but LightGBM. Graph nets use a GPU if there is one; with
+# two GPUs, two models are trained at a time.
 #
 # Every model is saved as soon as it is trained. If the session ends earlier, by `HOURS`, a signal
 # or a kill, the next session continues: attach the output of this notebook to it as an input
@@ -18,7 +18,7 @@
 # different sources as `COLLECTIONS`, because one net learns from both searches of a source.
 
 # %% tags=["parameters"]
-RECIPE = ""  # a name: its members are trained; empty: "best", or "z_score_001" on the sample
+RECIPE = ""  # a name: its members are trained; empty: "best", with LIMIT "z_score_001"
 EXPERIMENTS = "layout_*,!*lightgbm*"  # patterns of its members; the last match decides
 COLLECTIONS = "*"  # such as "layout:xla:*"
 FOLDS = ""  # such as "0,1"; empty: all

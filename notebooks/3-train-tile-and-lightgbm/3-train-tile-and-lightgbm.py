@@ -9,7 +9,7 @@
 # %% [markdown]
 # # 3. Train the tile models and LightGBM
 #
-# Everything but the graph nets of layouts: a few hours of CPU on the full data.
+# The tile models, and LightGBM where the recipe has it: a few hours of CPU on the full data.
 #
 # Every model is saved as soon as it is trained. If the session ends earlier, by `HOURS`, a signal
 # or a kill, the next session continues: attach the output of this notebook to it as an input
@@ -17,7 +17,7 @@
 # `COLLECTIONS` or `FOLDS`.
 
 # %% tags=["parameters"]
-RECIPE = ""  # a name: its members are trained; empty: "best", or "z_score_001" on the sample
+RECIPE = ""  # a name: its members are trained; empty: "best", with LIMIT "z_score_001"
 EXPERIMENTS = "*,!layout_*,*lightgbm*"  # patterns of its members; the last match decides
 COLLECTIONS = "*"  # such as "layout:xla:*"
 FOLDS = ""  # such as "0,1"; empty: all

@@ -19,7 +19,7 @@
 # predict the test split of the attached data.
 
 # %% tags=["parameters"]
-RECIPE = ""  # a name; empty: the one that merges all that was trained
+RECIPE = ""  # a name; empty: the one that merges most of what was trained
 SOURCES = "2-*,3-*"  # the notebooks whose runs are combined
 BUNDLE = ""  # folder of an attached bundle; empty: the only attached one, if any
 PUSH = ""  # key of the push; a push sets it and the commit

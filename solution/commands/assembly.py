@@ -74,7 +74,7 @@ EXAMPLES = {
         "fastslow tune layout_lightgbm_001 --sampler random",
     ),
     "ensemble": (
-        "fastslow ensemble mean_rank_001 --run runs/data",
+        "fastslow ensemble mine.toml --run runs/data",
         "fastslow ensemble --search --out found.toml",
     ),
     "compare": (
@@ -104,7 +104,7 @@ EXAMPLES = {
     "doctor": ("fastslow doctor",),
     "submit": (
         "fastslow submit --run runs/data --dry-run",
-        "fastslow submit z_score_001 --run runs/data",
+        "fastslow submit best --run runs/data",
     ),
     "scores": ("fastslow scores",),
     "leaderboard": ("fastslow leaderboard",),

@@ -7,6 +7,7 @@ import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,7 +69,7 @@ RecipeOption = Annotated[
     str | None,
     typer.Option(
         help="Name of a recipe, or path of a TOML file. Default: the run's last recipe, else "
-        f"{DEFAULT_RECIPE}; on the bundled sample {SAMPLE_RECIPE}, which is quicker."
+        f"{DEFAULT_RECIPE}; on the bundled sample and with --limit {SAMPLE_RECIPE}, the quick one."
     ),
 ]
 StoreFolder = Annotated[
@@ -121,11 +122,14 @@ def run(
     from ensembles.recipe import find_recipe
 
     given = None if recipe is None else find_recipe(recipe)  # checked before slow imports
+    members = experiments or ([] if given is None else _list_members(given))
     from solution.training.jobs import find_backlog
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
     divided = Division(scheme, folds, limit, collections, mixes)
+    find = partial(_find_experiments, recipe=recipe, folds=folds, limit=limit)
+    found = find(members) if members else []  # checked before data is fetched
     trains_on = options.make_executor(executor, address, workers, gpu_share)
     slots = workers if trains_on.is_away else trains_on.slots
     with ExitStack() as stack:
@@ -134,8 +138,7 @@ def run(
         default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
-        members = _list_members(given or _find_default(source, folder, afresh=replace))
-        found = _find_experiments(experiments or members, recipe, folds, limit=limit)
+        found = found or find(_list_defaults(source, folder, limit=limit, afresh=replace))
         began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
         names = [item.name for item in found]
         merging = _choose_recipe(folder, recipe, names, afresh=replace)
@@ -291,14 +294,20 @@ def _show_estimate(
         say(f"--hours {hours:g}: {budget.describe(whole) or ALL_PLANNED}.")
 
 
-def _find_default(data: Path, folder: Path, *, afresh: bool) -> "Recipe":
-    """Return the recipe whose members a run in the folder trains if none is given: that of its last
-    merge, unless it is started `afresh`; else the default for the data."""
+def _list_defaults(data: Path, folder: Path, *, limit: bool, afresh: bool) -> list[str]:
+    """Return the experiments that a run in the folder trains if none is given: the members of the
+    recipe of its last merge, if they are experiments of the package that the run has, and it is not
+    started `afresh`; else those of the default recipe. That is the quick one for the sample, and
+    for a quick look (`limit`)."""
     from ensembles.recipe import find_recipe, recall
 
-    is_sample = data.resolve() == SAMPLE.resolve()
     recalled = None if afresh else recall(folder)
-    return recalled or find_recipe(SAMPLE_RECIPE if is_sample else DEFAULT_RECIPE)
+    if recalled is not None:
+        members = _list_members(recalled)
+        if {*recalled.names(), *members} <= {*members} & {*Run.existing(folder).experiments()}:
+            return members
+    is_quick = limit or data.resolve() == SAMPLE.resolve()
+    return _list_members(find_recipe(SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE))
 
 
 def _list_members(recipe: "Recipe") -> list[str]:
@@ -310,7 +319,7 @@ def _list_members(recipe: "Recipe") -> list[str]:
 
 
 def _find_experiments(
-    names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
+    names: Sequence[str], *, recipe: str | None, folds: int, limit: bool
 ) -> "list[Experiment]":
     """Return the experiments of these names; with `limit`, their quick variants. Without a recipe,
     the free baseline NOTHING is added for collections that no other experiment ranks. Raises

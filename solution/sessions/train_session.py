@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import Recipe, find_recipe
-from solution.data.folders import SAMPLE
+from solution.data.folders import SAMPLE, find_files
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
@@ -149,7 +149,8 @@ def train_session(
     """
     trains_on = choose_executor(executor, address)
     source = data or session.find_data()
-    usual = SAMPLE_RECIPE if source.resolve() == SAMPLE.resolve() else DEFAULT_RECIPE
+    is_quick = limit or source.resolve() == SAMPLE.resolve()
+    usual = SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE
     recipe = find_recipe(share.recipe or usual)
     names = recipe.and_fallback(recipe.names())
     everything = [find_experiment(name) for name in names]
@@ -159,9 +160,11 @@ def train_session(
     folder = session.store(limit=limit)
     if data is not None:
         folder = folder.with_name(f"{folder.name}-{session.notebook}")
-        prepared = choose_place(folder, find_hops(everything))
-        if replace and is_store(prepared):
-            remove(prepared)
+        if replace and not is_store(data):
+            there = [file.collection.name for file in find_files(data)]
+            prepared = choose_place(folder, find_hops(there, everything)[0])
+            if is_store(prepared):
+                remove(prepared)
     with open_store(source, folder, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)

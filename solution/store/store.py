@@ -255,7 +255,7 @@ def check_preparation(
         wanted = "all nodes (without --hops)" if needed is None else f"--hops {needed}"
         raise InputError(
             f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but {asker} "
-            f"looks further. Prepare the data with {wanted}."
+            f"looks further. Prepare the data with {wanted}, or leave {asker} out."
         )
 
 

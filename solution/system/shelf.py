@@ -54,6 +54,17 @@ def keeping(version: str) -> Iterator[None]:
         _OPEN.reset(token)
 
 
+def is_keeping() -> bool:
+    """Return whether `recall` keeps results now: in a block `keeping`, on a disk with room."""
+    shelf = _OPEN.get()
+    if shelf is None:
+        return False
+    with suppress(OSError, InputError):
+        make_folder(shelf.folder)
+        return shutil.disk_usage(shelf.folder).free >= LEFT_FREE
+    return False
+
+
 def recall(kind: type[T], make: Callable[[], T], parts: Iterable[np.ndarray | str]) -> T:
     """Return the result of `make`, an instance of the dataclass `kind`: from a file if it was kept,
     else computed, and kept if a block `keeping` is entered and the disk has room.

@@ -6,9 +6,9 @@ take as long as the observed ones. A run that must end in time first drops seeds
 change a score least; then folds, so that a model learns from fewer graphs; then epochs. A resumed
 run keeps its reduction.
 
-Cost models spend most of their time on state tables, which all models of a run share (see
-solution.features.propagation.state_table). The time of a table is extrapolated from few
-configurations of few graphs, and counted once for each graph.
+Cost models spend most of their time on state tables; those of large graphs are shared by all models
+of a run (solution.features.propagation.state_table). The time of a table is extrapolated from few
+configurations of few graphs, and counted once for each large graph.
 """
 
 import json
@@ -29,7 +29,9 @@ from solution.domain.dividing import MAX_CONFIGS, choose_configs
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.propagation.state_table import MANY, state_tables
-from solution.models.base import CostRanker
+from solution.models.base import CostRanker, RankerSettings
+from solution.models.nets.training_loop import list_visits
+from solution.models.nets.training_settings import TrainingSettings
 from solution.runs.folder import EXPERIMENTS, RECORD, read_run_record
 from solution.system.errors import InputError
 from solution.system.processes import one_thread
@@ -41,7 +43,7 @@ from solution.training.executors.base import Task
 from solution.training.executors.local import LocalExecutor
 from solution.training.fit import split_training
 from solution.training.jobs import Job, list_jobs
-from solution.training.plan import IS_TEST, Plan
+from solution.training.plan import IS_LABELLED, IS_TEST, Plan
 from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
@@ -54,14 +56,15 @@ BYTES_OF_A_PREDICTION = 6  # bytes on disk, in the job's and the experiment's fi
 # to time predictions: maximum number of graphs to fit on, and of configurations to predict
 FEW, TRIED = 8, 2000
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
-# To time cost models: number of small graphs to fit on; shares of the graphs, by their nodes, that
-# are smaller than those whose tables are timed.
-SMALL, TABLED_AT = 4, (0.25, 0.5, 0.75)
+# To time cost models: number of graphs to fit on; shares of the graphs, by their nodes, that are
+# smaller than those whose tables are timed.
+FITTED, TABLED_AT = 4, (0.25, 0.5, 0.75)
 # maximum of nodes times configurations in a table that is timed; minimum of its configurations
 MOST_TABLED, FEWEST_TABLED = 1 << 19, 16
-NODES = pl.col("nodes").cast(pl.Float64)
-# proxy for the time of a cost model's table of a graph: a model sees at most MAX_CONFIGS
-TABLE_WORK = NODES * pl.col("configs").clip(0, MAX_CONFIGS)
+# WORK of what a job learns from or predicts: all configurations of a test graph, MAX_CONFIGS of
+# another
+LIMITED = pl.when(IS_TEST).then(pl.col("configs")).otherwise(pl.col("configs").clip(0, MAX_CONFIGS))
+LIMITED_WORK = pl.col("nodes").cast(pl.Float64) * LIMITED
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
@@ -82,6 +85,7 @@ class Forecast:
     models: int
     seconds: float  # estimated seconds to train one model and predict with it
     predictions: int = 0  # number of predictions of all models together
+    tables: float = 0.0  # seconds of the state tables that the models share
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
@@ -96,38 +100,33 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
         watch = ProgressBars(progress, len(tasks), "Watching the first steps")
         work = partial(estimate_job, Here(plan.graphs, plan.store))
         LocalExecutor(slots).run(work, tasks, watch, observed.__setitem__)
-    shared = _share_tables(plan, groups, [observed[number] for number in range(len(groups))])
+    tables = _share_tables(plan, groups, [observed[number] for number in range(len(groups))])
     found = []
-    for number, ((name, group), jobs) in enumerate(groups.items()):
+    for number, ((name, _), jobs) in enumerate(groups.items()):
         predictions = sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs)
         seconds = observed[number].seconds
-        if observed[number].table_seconds:
-            seconds += shared[group]
-        found.append(Forecast(name, len(jobs), seconds, predictions))
+        found.append(Forecast(name, len(jobs), seconds, predictions, tables[number]))
     return found
 
 
 def _share_tables(
     plan: Plan,
     groups: Mapping[tuple[str, tuple[str, ...]], Sequence[Job]],
-    seen: Sequence[Observed],
-) -> dict[tuple[str, ...], float]:
-    """Return the seconds that state tables add to each cost model, for each group of collections.
-    All models share the tables of large graphs; each computes those of small graphs for itself."""
-    models: dict[tuple[str, ...], int] = defaultdict(int)
-    longest: dict[tuple[str, ...], float] = defaultdict(float)
-    for ((_, group), jobs), one in zip(groups.items(), seen, strict=True):
-        models[group] += len(jobs) * (one.table_seconds > 0)
-        longest[group] = max(longest[group], one.table_seconds)
-    shared = {}
-    for group, number in models.items():
-        rows = pl.concat([plan.rows(name) for name in group])
-        is_kept = TABLE_WORK >= MANY
-        kept, others = (
-            float(rows.filter(mask).select(TABLE_WORK.sum()).item()) for mask in (is_kept, ~is_kept)
-        )
-        shared[group] = longest[group] * (kept / max(1, number) + others)
-    return shared
+    observed: Sequence[Observed],
+) -> list[float]:
+    """Return the seconds of large graphs' state tables for each of `groups`. Experiments on the
+    same collections share them."""
+    slowest: dict[tuple[str, ...], float] = defaultdict(float)
+    sharing: dict[tuple[str, ...], int] = defaultdict(int)
+    for (_, group), one in zip(groups, observed, strict=True):
+        slowest[group] = max(slowest[group], one.table_seconds)
+        sharing[group] += one.table_seconds > 0
+    found = []
+    for (_, group), one in zip(groups, observed, strict=True):
+        rows = pl.concat([plan.rows(name, IS_LABELLED | IS_TEST) for name in group])
+        kept = float(rows.filter(LIMITED_WORK >= MANY).select(LIMITED_WORK.sum()).item())
+        found.append(slowest[group] * kept / sharing[group] if one.table_seconds else 0.0)
+    return found
 
 
 def estimate_job(site: Here, spec: JobSpec, _: Report) -> Observed:
@@ -158,27 +157,47 @@ def _observe_fit(
 
 
 def _observe_costs(job: Job, plan: Plan, rows: pl.DataFrame) -> Observed:
-    """Return what a cost model takes. It is fitted on a few small graphs whose state tables exist,
-    and its time scaled to all graphs; the time of tables is measured on larger graphs."""
-    settings, few = job.experiment.ranker, rows.sort(TABLE_WORK)[:SMALL]
+    """Return what a cost model takes. It is fitted on a few graphs of median size, and on half of
+    them, with state tables that exist; so what a fit takes for each graph is told from the rest.
+    The time of tables is measured alone."""
+    settings = job.experiment.ranker
+    few = rows.sort(LIMITED_WORK)[max(0, (len(rows) - FITTED) // 2) :][:FITTED]
     # held here, because their tables are kept in memory for as long as they are
     graphs = [_take_few(graph) for graph in plan.load(few, settings)]
-    fit_on, validate_on = graphs[:-1] or graphs, graphs[-1:]
     ranker = settings.quick().build(job.seed)
     assert isinstance(ranker, CostRanker)
-    ranker.fit(fit_on, validate_on)  # computes the tables
-    fitting = _observe_fit(job, fit_on, validate_on, time.monotonic())
+    ranker.fit(graphs[:-1] or graphs, graphs[-1:])  # computes the tables
+    seconds, work = [], []
+    for part in (graphs[: len(graphs) // 2], graphs):
+        if part:
+            seconds.append(_observe_fit(job, part[:-1] or part, part[-1:], time.monotonic()))
+            sizes = [(graph.num_nodes, graph.num_configs) for graph in part]
+            work.append(_count_work(settings, sizes))
+    each = (seconds[-1] - seconds[0]) / max(1.0, work[-1] - work[0])
+    if each <= 0:
+        each = seconds[-1] / work[-1]
+    all_work = _count_work(settings, list(rows.select("nodes", LIMITED).iter_rows()))
     begin = time.monotonic()
     for graph in graphs:
         ranker.predict(graph)
     predicting = time.monotonic() - begin
-    # A net learns from equally many configurations of each graph, a kernel from all.
-    work = sum(graph.num_nodes * graph.num_configs for graph in graphs)
-    fitted = sum(graph.num_nodes for graph in graphs) if settings.trains_a_net else work
-    share = float(rows.select((NODES if settings.trains_a_net else TABLE_WORK).sum()).item())
-    asked = float(_find_predicted(job, plan).select(TABLE_WORK.sum()).item())
-    seconds = fitting * share / fitted + predicting * asked / work
-    return Observed(seconds, _time_tables(job, plan, rows.sort("nodes"), ranker.backend))
+    asked = _find_predicted(job, plan)
+    here = sum(graph.num_nodes * graph.num_configs for graph in graphs)
+    predicting *= float(asked.select(WORK.sum()).item()) / here
+    # tables of small graphs are computed again for each model's predictions
+    table_seconds = _time_tables(job, plan, rows.sort("nodes"), ranker.backend)
+    small = float(asked.filter(WORK < MANY).select(WORK.sum()).item())
+    fitting = max(0.0, seconds[-1] - each * work[-1]) + each * all_work
+    return Observed(fitting + predicting + table_seconds * small, table_seconds)
+
+
+def _count_work(settings: RankerSettings, sizes: Sequence[tuple[int, int]]) -> float:
+    """Return a proxy for the time of a cost model's fit on graphs of these `sizes` (nodes,
+    configurations): a net visits each a number of times, a kernel reads all configurations."""
+    nodes, configs = np.array(sizes, dtype=float).T
+    if isinstance(training := getattr(settings, "training", None), TrainingSettings):
+        configs = np.bincount(list_visits(configs.astype(int), training), minlength=len(nodes))
+    return max(1.0, float(nodes @ configs))
 
 
 def _take_few(graph: Graph) -> Graph:
@@ -264,7 +283,7 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
     """Return the estimated seconds of a run. `beside`: seconds of the work before the training and
     after the merging."""
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
-    work = sum(line.models * line.seconds for line in found) / workers
+    work = sum(line.models * line.seconds + line.tables for line in found) / workers
     # A run takes at least as long as its slowest model, which one worker trains alone.
     longest = max(line.seconds for line in found)
     return beside + merging + max(work, longest) + (WORKERS_SECONDS if workers > 1 else 0.0)
@@ -283,7 +302,7 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
         names=("Stage",), numbers=("Models", "One model", "All of them"),
     )  # fmt: skip
     for line in found:
-        everything = spell(line.seconds * line.models / slots)
+        everything = spell((line.seconds * line.models + line.tables) / slots)
         table.add_row(line.experiment, str(line.models), spell(line.seconds), everything)
     for number in sorted({slots, 1, 8, 100}):
         wall = spell(estimate_wall(found, number, startup))

@@ -4,8 +4,9 @@ A store is a folder of prepared graphs. A quick look is a short run on a few gra
 """
 
 import dataclasses
+import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,6 @@ def open_store(
     `collections`: must be in the data. `limit`: a quick look at few graphs. Raises InputError if
     the store does not fit or is damaged, or the data cannot be prepared.
     """
-    hops = find_hops(experiments)
     if is_store(data):
         folder = data
         if named and target.resolve() != data.resolve():
@@ -118,12 +118,15 @@ def open_store(
                 "--store out, or give the data that the store is to be prepared from."
             )
     else:
+        there = [file.collection.name for file in find_files(data)]
+        hops, _ = find_hops(there, experiments, collections)
         folder = target if named else choose_place(target, hops)
         _prepare(data, folder, hops, collections, limit=limit, named=named, workers=workers)
     with locked(folder, "Wait until the data is prepared.", shared=True):
         store = Store.open(folder)
-        _check_collections(data, store.graphs["collection"].to_list(), collections)
-        asker = next(e.name for e in experiments if e.ranker.needed_hops == hops)
+        there = store.graphs["collection"].to_list()
+        _check_collections(data, there, collections)
+        hops, asker = find_hops(there, experiments, collections)
         check_preparation(store.preparation, hops, folder, asker)
         # a store that was just prepared is checked already
         if folder == data and (defects := store.find_defects()):
@@ -131,18 +134,31 @@ def open_store(
         yield dataclasses.replace(store, is_checked=True)
 
 
-def find_hops(experiments: Sequence[Experiment]) -> int | None:
-    """Return the number of edges around the configurable nodes within which the experiments need
-    all nodes; None: the whole graphs."""
-    needed = {experiment.ranker.needed_hops for experiment in experiments}
-    return None if None in needed else max(number for number in needed if number is not None)
+def find_hops(
+    there: Collection[str], experiments: Sequence[Experiment], collections: Sequence[str] = ()
+) -> tuple[int | None, str]:
+    """Return the number of edges around the configurable nodes within which nodes are needed (None:
+    the whole graphs), and the experiment that needs most.
+
+    Experiments that rank none of the collections do not count, unless all do.
+
+    Args:
+        there: names of the data's collections.
+        collections: names of those that are asked for; empty: all.
+    """
+    asked = {*there} & {*collections} if collections else {*there}
+    ranking = [e for e in experiments if asked & {*e.collections}] or experiments
+    most = max(
+        ranking, key=lambda e: math.inf if e.ranker.needed_hops is None else e.ranker.needed_hops
+    )
+    return most.ranker.needed_hops, most.name
 
 
 def choose_place(target: Path, hops: int | None) -> Path:
     """Return the folder for a store that keeps all nodes within `hops` edges of configurable nodes
     (None: all nodes). This is `target` if the store there keeps them, or if there is no store yet
-    and `hops` is the default; otherwise `target` with "-whole" or "-hops-N" appended."""
-    usual = hops == Preparation().hops
+    and `hops` is None or the least; otherwise `target` with "-whole" or "-hops-N" appended."""
+    usual = hops in (None, Preparation().hops)
     if _serves(target, hops) or (usual and not is_store(target)):
         return target
     return target.with_name(f"{target.name}-{'whole' if hops is None else f'hops-{hops}'}")

@@ -48,8 +48,8 @@ LIMIT=1, a quick look; REPLACE=1, start afresh;
 PACK=folds, the models in bundle.zip: those of all folds; refit, models trained on all labelled
 graphs; or empty for no bundle.
 
-4: RECIPE=z_score_001, instead of the one that merges all that was trained; SOURCES="2-*,3-*", the
-notebooks whose runs are combined. With --bundle no run is needed.
+4: RECIPE=z_score_001, instead of the one that merges most of what was trained; SOURCES="2-*,3-*",
+the notebooks whose runs are combined. With --bundle no run is needed.
 
 On the competition's data, notebook 2 takes some 15 to 25 core-hours (estimated on an imitation; 5
 to 8 with RECIPE=z_score_001) and 3 at most 3, so each needs one session on Kaggle's four cores; its

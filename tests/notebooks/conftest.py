@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ensembles import DEFAULT_RECIPE
 from solution.system.processes import STACK
 from submissions.kernels.notebooks import list_notebooks
 from tests.kaggle.desk import USER, Desk, Done
@@ -119,7 +120,8 @@ def pack(settings: dict[str, str]) -> None:
 
 def live(day: Day, name: str, session: Session, *, old: bool) -> None:
     """Push the notebook, execute it, pull it."""
-    values = {MEASURING: (*QUICK, *FEW), **dict.fromkeys(TRAINING, QUICK)}.get(name, ())
+    quick = (*QUICK, f"RECIPE={DEFAULT_RECIPE}")  # a quick look trains another recipe
+    values = {MEASURING: (*QUICK, *FEW), **dict.fromkeys(TRAINING, quick)}.get(name, ())
     options = [word for value in values for word in ("--set", value)]
     day.pushed[name] = day.desk.call("kernels", "push", name, "--allow-dirty", *options)
     assert day.pushed[name].code == 0, day.pushed[name].words

@@ -10,7 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import RECORD, Recipe, choose_before_training, find_recipe, is_whole, recall
+from solution.commands.running import _list_defaults
+from solution.data.folders import SAMPLE
 from solution.domain import predictions
 from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
@@ -101,6 +104,43 @@ def test_a_merge_that_is_refused_changes_nothing(run: Run) -> None:
     names = run.rankers()
     assert choose_before_training(run.folder, None, names) == ONE
     assert choose_before_training(run.folder, None, names, afresh=True) != ONE
+
+
+BEST, QUICK = find_recipe(DEFAULT_RECIPE), find_recipe(SAMPLE_RECIPE)
+SHARED = {*BEST.names()} & {*QUICK.names()}
+
+
+@pytest.mark.parametrize(("names", "expected"), [
+    ([*BEST.names(), BEST.fallback], DEFAULT_RECIPE),
+    ([*QUICK.names(), QUICK.fallback], SAMPLE_RECIPE),
+    ({*BEST.names(), *QUICK.names(), BEST.fallback}, DEFAULT_RECIPE),
+    ([*SHARED, BEST.fallback], SAMPLE_RECIPE), (["mine", BEST.fallback], "equal_weights"),
+])  # fmt: skip
+def test_without_a_name_the_recipe_that_merges_most_is_chosen(
+    names: list[str], expected: str, tmp_path: Path
+) -> None:
+    assert choose_before_training(tmp_path, None, sorted(names)).name == expected
+
+
+def test_what_a_run_trains_if_nothing_is_named(run: Run) -> None:
+    """The members of its last merge, if it has them all; else those of the recipe for the data."""
+    best, quick = ({*recipe.names(), recipe.fallback} for recipe in (BEST, QUICK))
+    record = run.folder / "run.json"
+
+    def list_trained(
+        data: Path = run.folder, *, limit: bool = False, afresh: bool = False
+    ) -> set[str]:
+        return {*_list_defaults(data, run.folder, limit=limit, afresh=afresh)}
+
+    assert list_trained() == best  # what was merged last is no experiment of the package
+    assert list_trained(SAMPLE) == list_trained(limit=True) == quick
+    for has, expected in ((quick, quick), ({*SHARED}, best)):
+        write_sealed({"settings": {"experiments": dict.fromkeys(has, {})}}, record)
+        write_sealed({"recipe": QUICK.model_dump(mode="json")}, run.folder / RECORD)
+        assert list_trained() == expected
+        assert list_trained(afresh=True) == best
+    # nor is it merged by a recipe that was chosen for a few of its members
+    assert choose_before_training(run.folder, None, sorted(best)) == BEST
 
 
 def test_a_sample_may_have_a_byte_order_mark_and_a_submission_not(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ from solution.training.forecast import (
     RunBudget,
     SeenEnoughError,
     Stopwatch,
+    _scale,
     choose_budget,
+    estimate_wall,
     forecast,
     list_budgets,
     recall_budget,
@@ -206,16 +208,20 @@ def test_every_model_of_every_experiment_counts(sample_store: Store) -> None:
     assert "2 models" in shown and "100 workers" in shown and "GB" in shown
 
 
-@pytest.mark.parametrize("name", ["layout_cost_net_001", "layout_cost_kernel_001"])
-def test_a_cost_model_is_forecast_without_the_tables_of_all_graphs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_cost_models_are_forecast_without_the_tables_of_all_graphs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables are timed on few graphs. If large ones are kept, all models pay for them together."""
-    for number in range(9):
-        write_graph(make_layout_graph(number, name=f"p{number}"), tmp_path / "data")
+    """Tables are timed on few graphs. Both experiments pay once for those of large graphs, of which
+    a model sees 1,000 configurations if they are labelled, and all of a test graph."""
+    for number in range(12):
+        graph = make_layout_graph(number, 12 + 1000 * (number == 11), name=f"p{number}")
+        write_graph(graph, tmp_path / "data")
+    asked = make_layout_graph(99, 1050, name="asked", labelled=False)
+    write_graph(asked, tmp_path / "data", "test")
     store = prepare_store(find_files(tmp_path / "data"), tmp_path / "store", Preparation(None))
     plan = make_plan(store, "graph", 3)
-    experiment = dataclasses.replace(find_experiment(name).quick(), seeds=(0, 1))
+    names = ("layout_cost_net_001", "layout_cost_kernel_001")
+    both = [dataclasses.replace(find_experiment(name).quick(), seeds=(0, 1)) for name in names]
     tabled = set()
     described = state_table._describe_states
 
@@ -225,13 +231,17 @@ def test_a_cost_model_is_forecast_without_the_tables_of_all_graphs(
 
     monkeypatch.setattr(state_table, "_describe_states", describe)
     monkeypatch.setattr(LocalExecutor, "run", run_here)
-    (each,) = forecast([experiment], plan, 1)
-    assert each.seconds > 0 and each.models == 6 and len(tabled) < 9
+    for line in forecast(both, plan, 1):
+        assert line.seconds > 0 and line.models == 6 and line.tables == 0
+    assert 0 < len(tabled) <= 7  # of twelve to learn from, and one to predict
     monkeypatch.setattr("solution.training.forecast.MANY", 1)
     monkeypatch.setattr("solution.training.forecast._time_tables", lambda *_: 1.0)
-    (shared,) = forecast([experiment], plan, 1)
-    tables = float((plan.graphs["nodes"].cast(float) * plan.graphs["configs"]).sum())
-    assert shared.seconds == pytest.approx(tables / 6, rel=0.05)
+    shared = forecast(both, plan, 1)
+    assert [line.tables for line in shared] == [8 * (11 * 12 + 1000 + 1050) / 2] * 2
+    assert all(line.seconds < 60 for line in shared)
+    few = [_scale(line, item, RunBudget(1, 3), 3) for line, item in zip(shared, both, strict=True)]
+    assert [line.tables for line in few] == [line.tables for line in shared]
+    assert estimate_wall(shared, 1) > shared[0].tables + shared[1].tables
 
 
 def run_here(executor: LocalExecutor, work: Any, tasks: Any, watch: Any, done: Any) -> None:

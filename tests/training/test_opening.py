@@ -21,6 +21,7 @@ from solution.system.sealing import replace_sealed
 from solution.training.jobs import find_backlog
 from solution.training.opening import (
     choose_place,
+    find_hops,
     open_experiments,
     open_run_store,
     open_store,
@@ -54,6 +55,20 @@ def test_experiments_that_need_more_get_a_store_beside_it(data: Path, tmp_path: 
         assert snapshot(near.folder) == before
     assert choose_place(place, 1) == place
     assert choose_place(place, 3) == place.with_name("data-hops-3")
+
+
+def test_only_experiments_that_rank_the_data_decide_how_much_is_kept(
+    data: Path, tmp_path: Path
+) -> None:
+    """The whole graphs may be kept where the default store is, too."""
+    tiles = find_experiment("tile_gnn_001")
+    assert find_hops(["tile:xla"], [WHOLE, tiles]) == (1, "tile_gnn_001")
+    assert find_hops(["tile:xla", "layout:xla:random"], [WHOLE, tiles])[0] is None
+    assert find_hops(["tile:xla", "layout:xla:random"], [WHOLE, tiles], ["tile:xla"])[0] == 1
+    assert find_hops(["tile:xla"], [WHOLE])[0] is None
+    place = tmp_path / "stores" / "data"
+    with open_store(data, place, [tiles, WHOLE]) as store:
+        assert (store.folder, store.preparation["hops"]) == (place, None)
 
 
 def test_a_store_that_is_read_is_not_changed(data: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class CostKernelSettings(known_costs.CostSettings):
     penalty: float = 5e-5
     # variance of a program's deviations from the weights that all programs share, relative to noise
     own: float = 1.0
-    # at most this many distinct configurations of a graph are used for training
+    # at most this many configurations of a graph are used for training: see choose_predicted
     max_configs: int = 1000
 
     def __post_init__(self) -> None:
@@ -138,6 +138,7 @@ class CostKernelRanker(CostRanker):
         everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
         self.backend = known_costs.choose_backend(self.settings.backend, everything)
         limit, steps = self.settings.max_configs, 2 * len(everything)
+        known_costs.share_tables(everything, limit, self.backend)
         chosen = [known_costs.choose_predicted(graph, limit) for graph in everything]
         scaler = fit_scaler(self._list_columns([rows.graph for rows in chosen], steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)

@@ -120,6 +120,7 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         self.backend = known_costs.choose_backend(self.settings.backend, graphs)
+        known_costs.share_tables(graphs, self.settings.training.max_configs, self.backend)
         return super().fit(graphs, validation, report)
 
     def prepare(self, graph: Graph) -> CostInputs:

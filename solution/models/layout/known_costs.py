@@ -11,6 +11,7 @@ or writes padding, and copies of arguments (parameters of the program) count as 
 of cost is a share of the bytes of all tensors.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,10 +23,11 @@ from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph, PerGraph
 from solution.domain.metrics import kendall_tau
 from solution.features.propagation.backend import BACKENDS
-from solution.features.propagation.state_table import BYTES, StateTable, state_tables
+from solution.features.propagation.state_table import BYTES, MANY, StateTable, state_tables
 from solution.models.base import RankerSettings, check_no_options
 from solution.models.sampling import TrainingRows, choose_rows
 from solution.models.settings import check_choice
+from solution.system.shelf import is_keeping
 
 STRIDED = 0.3  # extra cost of a copied byte for each doubling of the read stride
 # cost that is saved for each byte that a library fuses with a reduction, relative to a copied byte
@@ -122,13 +124,29 @@ def add_known_costs(graph: Graph, backend: str) -> np.ndarray:
 
 
 def choose_predicted(graph: Graph, limit: int | None) -> TrainingRows:
-    """Return at most `limit` configurations to learn from (None: all). They are those of which a
-    held-out graph's scores are predicted, for all seeds of a ranker and for both cost models, so
-    that all share one state table, which takes long to compute."""
+    """Return at most `limit` configurations to learn from, copies counted (None: all). If `limit`
+    is MAX_CONFIGS, they are those of which a held-out graph's scores are predicted, for all seeds
+    of a ranker and for both cost models, so that all share one state table, which takes long to
+    compute."""
     limit = graph.num_configs if limit is None else limit
     if graph.num_configs > limit:
         graph = graph.select(choose_configs(graph.key, graph.num_configs, limit))
     return choose_rows(graph, None, DRAW)
+
+
+def share_tables(graphs: Sequence[Graph], limit: int | None, backend: str) -> None:
+    """Compute the state tables of large graphs that are not kept yet, each of its configurations
+    that `choose_predicted` returns. Each process has an order of its own, so that processes that
+    need the same tables compute different ones, and read the others from files. Where no tables are
+    kept, nothing is done."""
+    if not is_keeping():
+        return
+    sizes = [
+        graph.num_nodes * min(limit or graph.num_configs, graph.num_configs) for graph in graphs
+    ]
+    large = np.flatnonzero(np.array(sizes) >= MANY)
+    for number in np.random.default_rng(os.getpid()).permutation(large):
+        state_tables(backend)(choose_predicted(graphs[number], limit).graph)
 
 
 def choose_backend(setting: str, graphs: Sequence[Graph]) -> str:

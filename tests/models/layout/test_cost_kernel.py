@@ -9,10 +9,12 @@ from sklearn.linear_model import Ridge
 
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
+from solution.features.propagation import state_table
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, FEATURES, state_tables
 from solution.models.base import BACKEND_FILE, CostRanker
 from solution.models.catalogue import load_model, save_model
+from solution.models.layout import known_costs
 from solution.models.layout.cost_kernel import (
     ARGUMENT,
     FARTHEST,
@@ -28,10 +30,14 @@ from solution.models.layout.known_costs import (
     PARAMETER,
     CostSettings,
     add_known_costs,
+    choose_predicted,
+    share_tables,
     weigh_states,
 )
 from solution.models.nets.training_settings import TrainingSettings
+from solution.models.sampling import TrainingRows
 from solution.system.errors import InputError
+from solution.system.shelf import keeping
 from tests.features.propagation.drawn import draw_graph
 from tests.made.costs import label, label_by_copies, sum_costs
 from tests.made.graphs import make_layout_graph
@@ -239,3 +245,30 @@ def test_columns_that_never_vary_say_nothing() -> None:
     for state, row in enumerate(found):
         key = opcodes[table.node[state]], opcodes[table.reader[state]]
         np.testing.assert_array_equal(by_opcodes.setdefault(key, row), row)
+
+
+def test_each_process_computes_shared_tables_in_its_own_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So several that need the same tables at once compute different ones."""
+    monkeypatch.setenv("FASTSLOW_TABLES", str(tmp_path))
+    for module in (known_costs, state_table):
+        monkeypatch.setattr(module, "MANY", 1)
+    graphs = [make_layout_graph(number, name=f"p{number}") for number in range(8)]
+    orders: list[list[str]] = []
+
+    def choose(graph: Graph, limit: int | None) -> TrainingRows:
+        orders[-1].append(graph.name)
+        return choose_predicted(graph, limit)
+
+    monkeypatch.setattr(known_costs, "choose_predicted", choose)
+    for process in (1, 2):
+        orders.append([])
+        monkeypatch.setattr(known_costs.os, "getpid", lambda number=process: number)
+        with keeping("version"):
+            share_tables(graphs, 5, "tpu")
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == [graph.name for graph in graphs]
+    assert len(list(tmp_path.rglob("*.npz"))) == len(graphs)
+    share_tables(graphs, 5, "tpu")  # where nothing is kept, nothing is computed before it is needed
+    assert len(orders[1]) == len(graphs)
