@@ -119,10 +119,7 @@ def run(
     mixes: options.MixLabels = False,
 ) -> None:
     """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
-    from ensembles.recipe import find_recipe
-
-    given = None if recipe is None else find_recipe(recipe)  # checked before slow imports
-    members = experiments or ([] if given is None else _list_members(given))
+    members = experiments or _list_named(recipe)  # checks the recipe before slow imports
     from solution.training.jobs import find_backlog
     from solution.training.out_of_fold import run_experiments
 
@@ -140,8 +137,7 @@ def run(
         check_writable(folder)
         found = found or find(_list_defaults(source, folder, limit=limit, afresh=replace))
         began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
-        names = [item.name for item in found]
-        merging = _choose_recipe(folder, recipe, names, afresh=replace)
+        merging = _choose_recipe(folder, recipe, found, afresh=replace)
         prepared = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
         how = store_folder is not None, workers
         store = stack.enter_context(divided.prepare(found, source, prepared, *how))
@@ -310,6 +306,14 @@ def _list_defaults(data: Path, folder: Path, *, limit: bool, afresh: bool) -> li
     return _list_members(find_recipe(SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE))
 
 
+def _list_named(recipe: str | None) -> list[str]:
+    """Return the experiments that the recipe of this name merges or falls back on; none if no
+    recipe is named."""
+    from ensembles.recipe import find_recipe
+
+    return [] if recipe is None else _list_members(find_recipe(recipe))
+
+
 def _list_members(recipe: "Recipe") -> list[str]:
     """Return the recipe's members and fallback that are experiments of the package."""
     from solution.experiments.base import list_experiments
@@ -341,11 +345,12 @@ def _find_experiments(
 
 
 def _choose_recipe(
-    folder: Path, recipe: str | None, names: Sequence[str], *, afresh: bool
+    folder: Path, recipe: str | None, found: "Sequence[Experiment]", *, afresh: bool
 ) -> "Recipe":
     """Return the recipe that will merge the run; print which experiments the recipe leaves out."""
     from ensembles.recipe import choose_before_training, describe_choice
 
+    names = [item.name for item in found]
     merging = choose_before_training(folder, recipe, names, afresh=afresh)
     if told := describe_choice(merging, names):
         say(told)

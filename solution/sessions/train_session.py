@@ -149,22 +149,13 @@ def train_session(
     """
     trains_on = choose_executor(executor, address)
     source = data or session.find_data()
-    is_quick = limit or source.resolve() == SAMPLE.resolve()
-    usual = SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE
-    recipe = find_recipe(share.recipe or usual)
+    recipe = _find_recipe(share, source, limit=limit)
     names = recipe.and_fallback(recipe.names())
     everything = [find_experiment(name) for name in names]
     experiments = [find_experiment(name) for name in match(names, share.experiments)]
     if limit:
         experiments = [experiment.quick() for experiment in experiments]
-    folder = session.store(limit=limit)
-    if data is not None:
-        folder = folder.with_name(f"{folder.name}-{session.notebook}")
-        if replace and not is_store(data):
-            there = [file.collection.name for file in find_files(data)]
-            prepared = choose_place(folder, find_hops(there, everything)[0])
-            if is_store(prepared):
-                remove(prepared)
+    folder = _choose_store(session, data, everything, limit=limit, replace=replace)
     with open_store(source, folder, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)
@@ -181,3 +172,31 @@ def train_session(
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)
         return Trained(run, describe_missing(missing), bundle)
+
+
+def _find_recipe(share: Share, source: Path, *, limit: bool) -> Recipe:
+    """Return the share's recipe, or the default for the data `source`, as `fastslow run` has it."""
+    is_quick = limit or source.resolve() == SAMPLE.resolve()
+    return find_recipe(share.recipe or (SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE))
+
+
+def _choose_store(
+    session: Session,
+    data: Path | None,
+    everything: Sequence[Experiment],
+    *,
+    limit: bool,
+    replace: bool,
+) -> Path:
+    """Return the folder of the store to prepare. Data of this notebook alone (`data`) has a store
+    of its own, which is deleted if it is to be replaced."""
+    folder = session.store(limit=limit)
+    if data is None:
+        return folder
+    folder = folder.with_name(f"{folder.name}-{session.notebook}")
+    if replace and not is_store(data):
+        there = [file.collection.name for file in find_files(data)]
+        prepared = choose_place(folder, find_hops(there, everything)[0])
+        if is_store(prepared):
+            remove(prepared)
+    return folder
