@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ensembles import DEFAULT_RECIPE
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import find_recipe, list_recipes
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
@@ -197,7 +197,8 @@ def _are_folds(values: Mapping[str, Any]) -> bool:
 
 
 def _list_experiments(values: Mapping[str, Any]) -> list[str]:
-    recipe = find_recipe(values.get("RECIPE") or DEFAULT_RECIPE)
+    default = SAMPLE_RECIPE if values.get("LIMIT") else DEFAULT_RECIPE
+    recipe = find_recipe(values.get("RECIPE") or default)
     return recipe.and_fallback(recipe.names())
 
 

@@ -339,8 +339,9 @@ def test_what_cannot_work_is_refused_by_name(notebook: str, pair: str, expected:
 def test_experiments_are_those_of_the_recipe_that_is_given_with_them() -> None:
     found = find_notebook(TRAINING).read()
     parse_values(["EXPERIMENTS=layout_cost_*"], found)
-    with pytest.raises(InputError, match="layout_gnn_001"):
-        parse_values(["EXPERIMENTS=layout_cost_*", "RECIPE=z_score_001"], found)
+    for other in ("RECIPE=z_score_001", "LIMIT=1"):
+        with pytest.raises(InputError, match="layout_gnn_001"):
+            parse_values(["EXPERIMENTS=layout_cost_*", other], found)
 
 
 def test_folds_are_of_the_number_that_is_given_with_them() -> None:
