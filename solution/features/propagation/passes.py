@@ -64,30 +64,35 @@ DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 
 
 @njit(cache=True, nogil=True)
-def assign_tiled(program, given, state):
-    """Write the layout of every buffer and use into `state`. `given` (instructions,) is the layout
-    that each custom call requests, or UNSET; propagated requests are added to `given`."""
-    _propagate_requests(program, given, state.known)
-    state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
-    for turn in range(MOST_PASSES):
-        reset(state)
-        find_sources(program, given, state.source)
-        _request_boundary(program, state)
-        _request_kept(program, state, RESHAPES)
-        _request_kept(program, state, REDUCES)
-        _request_products(program, given, state, turn)
-        request_configuration(program, given, state)
-        propagate_all(program, state)
-        fill_unconstrained(program, given, state)
-        if not _keep_reshapes(program, state) and not _keep_reductions(program, state):
-            break
+def run_pass(program, given, feeds, state, turn):
+    """Write the layout of every buffer and use into `state`, in pass number `turn`, from 0.
+
+    Args:
+        given: (instructions,) the layout that each custom call requests, or UNSET.
+        feeds: (instructions,) bool: True for dots that only another dot reads, see feeds_dot().
+        state: its kept_buffers and kept_uses are what earlier passes have kept.
+    """
+    reset(state)
+    find_sources(program, given, state.source)
+    _request_boundary(program, state)
+    _request_kept(program, state, RESHAPES)
+    _request_kept(program, state, REDUCES)
+    _request_products(program, feeds, state, turn)
+    request_configuration(program, given, state)
+    propagate_all(program, state)
+    fill_unconstrained(program, given, state)
+
+
+@njit(cache=True, nogil=True)
+def finish(program, state):
+    """Merge and fuse copies after the last pass."""
     _merge_copies(program, state)
     _fuse_copies(program, state)
     state.source[:] = program.read  # the custom calls disappear
 
 
 @njit(cache=True, nogil=True)
-def _propagate_requests(program, given, known):
+def propagate_requests(program, given, known):
     """Propagate requested layouts of results forward; write them into `given` for the custom calls
     that belong to no configurable node.
 
@@ -140,14 +145,15 @@ def _request_kept(program, state, kind):
 
 
 @njit(cache=True, nogil=True)
-def _request_products(program, given, state, turn):
+def _request_products(program, feeds, state, turn):
     """Constrain dots and convolutions, beginning with the program's last one. In passes before
-    LAST_GROUPED, skip dots that only another dot reads. `turn`: the number of the pass, from 0."""
+    LAST_GROUPED, skip dots that only another dot reads (`feeds`). `turn`: the number of the pass,
+    from 0."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if not _is_product(program, op) or program.fixed[op] == UNSET:
             continue
-        if turn < LAST_GROUPED and _feeds_dot(program, given, op):
+        if turn < LAST_GROUPED and feeds[op]:
             continue
         set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
         for use in range(program.use_starts[op], program.use_starts[op + 1]):
@@ -162,7 +168,7 @@ def _is_product(program, op):
 
 
 @njit(cache=True, nogil=True)
-def _feeds_dot(program, given, op):
+def feeds_dot(program, given, op):
     """Return True if `op` is a dot that only another dot reads, perhaps through element-wise
     instructions and transposes."""
     if program.opcodes[op] != DOT:
@@ -178,7 +184,7 @@ def _feeds_dot(program, given, op):
 
 
 @njit(cache=True, nogil=True)
-def _keep_reshapes(program, state):
+def keep_reshapes(program, state):
     """Keep layouts for the reshapes that move data, which request these layouts in the next passes.
     Return True if layouts were kept for a reshape that had none."""
     found = False
@@ -219,7 +225,7 @@ def _fills_tiles(rows):
 
 
 @njit(cache=True, nogil=True)
-def _keep_reductions(program, state):
+def keep_reductions(program, state):
     """Keep layouts for the reductions that reorder dimensions, which request these layouts in the
     next passes. Return True if layouts were kept for a reduction that had none."""
     found = False
@@ -375,7 +381,7 @@ def mark_tiled_copies(program, given, free, state, marks):
     Args:
         given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
         free: (instructions,) bool: True for tensors that change layout at no cost, as constants do.
-        state: the layouts that assign_tiled() assigned.
+        state: the layouts after finish().
         marks: (uses + instructions,) int8, written: ALIKE ... SCATTERED.
     """
     marks[:] = ALIKE

@@ -19,7 +19,6 @@ from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
 CAPACITY = 8  # initial rows of the table of states, for each instruction and each use
-WORKLIST = 8  # entries of the worklist of constraints, for each instruction and each use
 
 
 @dataclass(frozen=True)
@@ -63,32 +62,32 @@ class Propagation:
         return self._number(codes, np.full_like(self._packed, UNSET))
 
     def _number(self, codes: np.ndarray, packed: np.ndarray) -> Numbered:
-        from solution.features.propagation.states import grow, make_states, number_states
+        from solution.features.propagation.states import (
+            grow,
+            make_loaded,
+            make_states,
+            number_states,
+        )
 
         instructions = self.instructions
         points = instructions.number + len(instructions.read)
-        states, state = make_states(points, CAPACITY * (points + 1)), self._make_state()
+        stored, entries = self._assigner.assign(packed, self.graph.layouts.starts, codes)
+        loaded = make_loaded(instructions, entries.shape[1])
+        states = make_states(points, CAPACITY * (points + 1))
         numbers, done = np.empty((len(codes), points), np.int32), 0
         while done < len(codes):
             done += number_states(
-                instructions, self._free, packed, self.graph.layouts.starts, codes[done:], state,
-                states, numbers[done:],
-            )  # fmt: skip
+                instructions, stored, entries[done:], loaded, states, numbers[done:]
+            )
             states = grow(states) if done < len(codes) else states
         count = int(states.total[0])
         return Numbered(numbers, states.point[:count], states.layouts[:count], instructions.number)
 
-    def _make_state(self):  # type: ignore[no-untyped-def]
-        from solution.features.propagation.worklist import State
+    @cached_property
+    def _assigner(self):  # type: ignore[no-untyped-def]
+        from solution.features.propagation.assigning import Assigner
 
-        count, uses = self.instructions.number, len(self.instructions.read)
-        capacity = WORKLIST * (count + uses) + 64
-        return State(
-            np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
-            np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
-            np.empty(capacity, np.int64), np.empty(5, np.int64),
-            np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(count, np.int64),
-        )  # fmt: skip
+        return Assigner(self.instructions, self._free)
 
     @cached_property
     def _packed(self) -> np.ndarray:

@@ -29,14 +29,40 @@ from solution.features.propagation.orders import (
     row_major,
     transposed,
 )
-from solution.features.propagation.passes import assign_tiled, mark_tiled_copies
-from solution.features.propagation.worklist import assign
 
 # Columns of States.layouts. A state of an instruction has the layouts of the result and of the two
 # main operands as the instruction reads them, and the kind of copy. A state of a use with a copy
 # has the layouts before and after the copy, UNSET, and the kind of copy.
 MADE, FIRST, SECOND, COPY = range(4)
 NO_STATE = -1
+
+
+class Stored(NamedTuple):
+    """The layouts of a program's pieces in all that is asked of them. Piece p has `op_starts[p + 1]
+    - op_starts[p]` instructions; its entry number e begins at `op_offsets[p]` + e times that number
+    in `buffers` and `op_marks`. Uses likewise."""
+
+    ops: np.ndarray  # instructions of all pieces, one piece after the other
+    uses: np.ndarray
+    op_starts: np.ndarray  # (pieces + 1,) int64
+    use_starts: np.ndarray
+    op_offsets: np.ndarray  # (pieces,) int64
+    use_offsets: np.ndarray
+    buffers: np.ndarray  # int64, layouts of results
+    op_marks: np.ndarray  # int8, kinds of copies of reshapes and transposes
+    reads: np.ndarray  # int64, layouts in which uses read
+    made: np.ndarray  # int64, layouts of what they read
+    use_marks: np.ndarray  # int8, kinds of copies of uses
+
+
+class Loaded(NamedTuple):
+    """The layouts of all points in one configuration, and which entries of Stored these are."""
+
+    buffers: np.ndarray
+    uses: np.ndarray
+    made: np.ndarray
+    marks: np.ndarray
+    entries: np.ndarray
 
 
 class States(NamedTuple):
@@ -48,6 +74,16 @@ class States(NamedTuple):
     following: np.ndarray
     first: np.ndarray  # (points,) int64, the first state of each point, or NO_STATE
     total: np.ndarray  # (1,) int64, the number of states
+
+
+def make_loaded(instructions: Instructions, pieces: int) -> Loaded:
+    """Return the layouts of a program in which nothing has a layout yet. Points of a rank below 2
+    never get one."""
+    count, uses = instructions.number, len(instructions.read)
+    return Loaded(
+        np.full(count, UNSET), np.full(uses, UNSET), np.full(uses, UNSET),
+        np.full(uses + count, ALIKE, np.int8), np.full(pieces, NO_STATE),
+    )  # fmt: skip
 
 
 def make_states(points: int, capacity: int) -> States:
@@ -68,43 +104,55 @@ def grow(states: States) -> States:
 
 
 @njit(cache=True, nogil=True)
-def number_states(program, free, packed, starts, codes, state, states, numbers):
+def number_states(program, stored, entries, loaded, states, numbers):
     """Write the number of each point's state (see Points) into `numbers` (configs, instructions +
-    uses) int32, for the configurations `codes`. Stop before the table may get too small, and return
-    the number of configurations done.
+    uses) int32. Stop before the table may get too small, and return the number of configurations
+    done.
 
-    `packed` (pairs, 3) has the codebook's layouts of output, input and kernel, packed into
-    integers; `starts` and `codes` are the codebook's. `free` (instructions,) marks tensors that
-    change layout at no cost, such as constants. `state` is working memory; new states are added to
-    the table `states`.
+    Args:
+        stored: the layouts of the program's pieces (Stored).
+        entries: (configs, pieces) int64, which of them each configuration has.
+        loaded: the layouts of the whole program in one configuration (Loaded), working memory.
+        states: the table, to which new states are added.
     """
-    count, uses = program.kind.size, program.read.size
-    given, marks = np.full(count, UNSET), np.empty(uses + count, np.int8)
-    main, asked = program.main, program.asked
-    for row in range(len(codes)):
+    count, uses, main = program.kind.size, program.read.size, program.main
+    for row in range(len(entries)):
         if states.total[0] + count + uses > states.point.size:
             return row
+        for piece in range(entries.shape[1]):
+            if loaded.entries[piece] != entries[row, piece]:
+                loaded.entries[piece] = entries[row, piece]
+                _load(stored, piece, entries[row, piece], loaded)
         for op in range(count):
-            position = asked[op, 0]
-            if position >= 0:
-                given[op] = packed[starts[position] + codes[row, position], asked[op, 1]]
-        if program.flags[1]:
-            assign_tiled(program, given, state)
-            mark_tiled_copies(program, given, free, state, marks)
-        else:
-            assign(program, given, state)
-            _mark_copies(program, free, state, marks)
-        for op in range(count):
-            first = state.uses[main[op, 0]] if main[op, 0] >= 0 else UNSET
-            second = state.uses[main[op, 1]] if main[op, 1] >= 0 else UNSET
-            copy = marks[uses + op]
-            numbers[row, op] = _find(states, op, state.buffers[op], first, second, copy)
+            first = loaded.uses[main[op, 0]] if main[op, 0] >= 0 else UNSET
+            second = loaded.uses[main[op, 1]] if main[op, 1] >= 0 else UNSET
+            copy = loaded.marks[uses + op]
+            numbers[row, op] = _find(states, op, loaded.buffers[op], first, second, copy)
         for use in range(uses):
-            made, read, copy = state.buffers[state.source[use]], state.uses[use], marks[use]
+            made, read, copy = loaded.made[use], loaded.uses[use], loaded.marks[use]
             if copy == ALIKE:  # a use without a copy has one state, whatever its layouts
                 made, read = UNSET, UNSET
             numbers[row, count + use] = _find(states, count + use, made, read, UNSET, copy)
-    return len(codes)
+    return len(entries)
+
+
+@njit(cache=True, nogil=True)
+def _load(stored, piece, entry, loaded):
+    """Copy a piece's layouts, number `entry`, into those of the whole program."""
+    uses = loaded.uses.size
+    first, end = stored.op_starts[piece], stored.op_starts[piece + 1]
+    start = stored.op_offsets[piece] + entry * (end - first)
+    for k in range(end - first):
+        op = stored.ops[first + k]
+        loaded.buffers[op] = stored.buffers[start + k]
+        loaded.marks[uses + op] = stored.op_marks[start + k]
+    first, end = stored.use_starts[piece], stored.use_starts[piece + 1]
+    start = stored.use_offsets[piece] + entry * (end - first)
+    for k in range(end - first):
+        use = stored.uses[first + k]
+        loaded.uses[use] = stored.reads[start + k]
+        loaded.made[use] = stored.made[start + k]
+        loaded.marks[use] = stored.use_marks[start + k]
 
 
 @njit(cache=True, nogil=True)
@@ -131,7 +179,7 @@ def _find(states, point, made, first, second, copy):
 
 
 @njit(cache=True, nogil=True)
-def _mark_copies(program, free, state, marks):
+def mark_copies(program, free, state, marks):
     """Write into `marks` the kind of copy of each use, then of each reshape and transpose."""
     marks[:] = ALIKE
     for use in range(state.uses.size):

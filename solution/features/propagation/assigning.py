@@ -1,0 +1,339 @@
+"""Assign the layouts of all configurations, piece by piece (partly compiled).
+
+What a configuration requests of a piece (solution.features.propagation.pieces) is a pattern of the
+piece. Configurations of one pattern share the piece's layouts, so these are assigned once for each
+pattern, not for each configuration. The passes of a TPU (solution.features.propagation.passes) are
+not quite independent: all pieces take part in another pass if one of them has kept a layout. So a
+piece's layouts depend on its pattern and on what was kept after each pass.
+
+Constraints that replace each other forever end after a number of steps that grows with the piece
+(worklist.MAX_STEPS).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from solution.domain.neighbours import starts_of
+from solution.features.propagation.canonical import UNSET
+from solution.features.propagation.instructions import ASKS, Instructions
+from solution.features.propagation.passes import (
+    DOT,
+    MOST_PASSES,
+    feeds_dot,
+    finish,
+    keep_reductions,
+    keep_reshapes,
+    mark_tiled_copies,
+    propagate_requests,
+    run_pass,
+)
+from solution.features.propagation.pieces import Piece, divide
+from solution.features.propagation.states import Stored, mark_copies
+from solution.features.propagation.worklist import NONE, State, assign
+
+WORKLIST = 8  # entries of the worklist of constraints, for each instruction and each use
+# What is kept after a pass: nothing, layouts of reshapes, layouts of reductions
+NOTHING, OF_RESHAPES, OF_REDUCTIONS = range(3)
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+class Assigner:
+    """Assigns the layouts of one program."""
+
+    def __init__(self, program: Instructions, free: np.ndarray) -> None:
+        """`free` (instructions,) bool: tensors that change layout at no cost, as constants do."""
+        self._program, self._free = program, free
+        self._calls = np.flatnonzero(program.kind == ASKS)
+        # Dots that only another dot reads. If a custom call stands between them, its request
+        # decides.
+        self._feeding, varies = _find_feeding(program)
+        self._dots = np.flatnonzero(varies)
+        self._pieces = divide(program, self._dots)
+
+    def assign(
+        self, packed: np.ndarray, starts: np.ndarray, codes: np.ndarray
+    ) -> tuple[Stored, np.ndarray]:
+        """Return the layouts of all pieces, and which of them each configuration has (configs,
+        pieces).
+
+        Args:
+            packed: (pairs, 3) the codebook's layouts of output, input and kernel.
+            starts: the codebook's.
+            codes: (configs, nodes) the codebook's.
+        """
+        asked = np.empty((len(codes), len(self._calls)), np.int64)
+        feeds = np.empty((len(codes), len(self._dots)), np.int64)
+        _list_requests(self._program, packed, starts, codes, self._calls, self._dots, asked, feeds)
+        patterns = np.zeros((len(codes), len(self._pieces)), np.int64)
+        given = []
+        for number, piece in enumerate(self._pieces):
+            calls = np.searchsorted(self._calls, piece.ops[piece.calls])
+            dots = np.searchsorted(self._dots, piece.ops[piece.dots])
+            first, patterns[:, number] = _find_distinct(
+                np.column_stack([asked[:, calls], feeds[:, dots]])
+            )
+            requests = np.full((len(first), len(piece.ops)), UNSET)
+            requests[:, piece.calls] = asked[first][:, calls]
+            feeding = np.tile(self._feeding[piece.ops], (len(first), 1))
+            feeding[:, piece.dots] = feeds[first][:, dots]
+            given.append((requests, feeding))
+        run = _run_passes if self._program.flags[1] else _run_once
+        return run(self._pieces, given, patterns, self._free)
+
+
+class _Entries:
+    """The layouts of one piece that are assigned so far."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece, self.number = piece, 0
+        self.found: list[tuple[np.ndarray, ...]] = []
+
+    def add(self, arrays: tuple[np.ndarray, ...]) -> int:
+        """Keep the piece's own part of _make_arrays(), a row for each entry; return the number of
+        the first."""
+        buffers, uses, made, marks = arrays
+        ops, read, count = self.piece.own_ops, self.piece.own_uses, uses.shape[1]
+        self.found.append(
+            (buffers[:, ops], marks[:, count + ops], uses[:, read], made[:, read], marks[:, read])
+        )
+        self.number += len(buffers)
+        return self.number - len(buffers)
+
+    def finish(
+        self,
+        passed: "_Passed",
+        requests: np.ndarray,
+        free: np.ndarray,
+        state: State,
+        decision: int,
+        configs: np.ndarray,
+    ) -> np.ndarray:
+        """Keep the layouts of these configurations of a group after their last pass; return the
+        number of each one's entry."""
+        rows, position = np.unique(passed.local[configs], return_inverse=True)
+        arrays = _make_arrays(self.piece.program, len(rows))
+        layouts = [array[rows] for array in (*passed.assigned, *passed.kept[decision])]
+        given = requests[passed.patterns[rows]]
+        _finish_all(self.piece.program, given, free[self.piece.ops], state, *layouts, *arrays)
+        return self.add(arrays) + position.reshape(-1)
+
+
+def _store(entries: Sequence[_Entries]) -> Stored:
+    pieces, number = [one.piece for one in entries], np.array([one.number for one in entries])
+    ops = np.array([len(piece.own_ops) for piece in pieces])
+    uses = np.array([len(piece.own_uses) for piece in pieces])
+    layouts = (
+        np.concatenate([part[k].ravel() for one in entries for part in one.found]) for k in range(5)
+    )
+    return Stored(
+        np.concatenate([piece.ops[piece.own_ops] for piece in pieces]),
+        np.concatenate([piece.uses[piece.own_uses] for piece in pieces]),
+        starts_of(ops), starts_of(uses), starts_of(number * ops)[:-1],
+        starts_of(number * uses)[:-1], *layouts,
+    )  # fmt: skip
+
+
+def _make_arrays(program: Instructions, rows: int) -> tuple[np.ndarray, ...]:
+    """Return arrays for layouts of results, of uses, of what uses read, and for kinds of copies."""
+    count, uses = program.number, len(program.read)
+    return (
+        np.empty((rows, count), np.int64), np.empty((rows, uses), np.int64),
+        np.empty((rows, uses), np.int64), np.empty((rows, uses + count), np.int8),
+    )  # fmt: skip
+
+
+def _make_state(program: Instructions) -> State:
+    """Return working memory for assigning layouts."""
+    count, uses = program.number, len(program.read)
+    capacity = WORKLIST * (count + uses) + 64
+    return State(
+        np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
+        np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
+        np.empty(capacity, np.int64), np.empty(5, np.int64),
+        np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(count, np.int64),
+    )  # fmt: skip
+
+
+def _run_once(
+    pieces: Sequence[Piece], given: Sequence[Pair], patterns: np.ndarray, free: np.ndarray
+) -> tuple[Stored, np.ndarray]:
+    """Assign layouts as a CPU's compiler does."""
+    entries = [_Entries(piece) for piece in pieces]
+    for one, (requests, _) in zip(entries, given, strict=True):
+        program = one.piece.program
+        arrays = _make_arrays(program, len(requests))
+        _assign_plain(program, requests, free[one.piece.ops], _make_state(program), *arrays)
+        one.add(arrays)
+    return _store(entries), patterns
+
+
+def _run_passes(
+    pieces: Sequence[Piece], given: Sequence[Pair], patterns: np.ndarray, free: np.ndarray
+) -> tuple[Stored, np.ndarray]:
+    """Assign layouts as a TPU's compiler does. A group of configurations has kept layouts of
+    reshapes, or of reductions, in the same passes."""
+    entries = [_Entries(piece) for piece in pieces]
+    states = [_make_state(piece.program) for piece in pieces]
+    numbers = np.zeros_like(patterns)
+    # for each group: its configurations, and what each piece has kept in each of its patterns
+    groups = [(np.arange(len(patterns)), [_keep_nothing(requests, piece)
+              for piece, (requests, _) in zip(pieces, given, strict=True)])]  # fmt: skip
+    for turn in range(MOST_PASSES):
+        following = []
+        for configs, kept in groups:
+            passed = [
+                _pass(
+                    piece.program,
+                    one,
+                    patterns[configs, number],
+                    kept[number],
+                    states[number],
+                    turn,
+                )
+                for number, (piece, one) in enumerate(zip(pieces, given, strict=True))
+            ]
+            new = np.any([one.keeps[one.local] for one in passed], axis=0)
+            decided = np.where(new[:, 0], OF_RESHAPES, np.where(new[:, 1], OF_REDUCTIONS, NOTHING))
+            for decision in np.unique(decided):
+                here = np.flatnonzero(decided == decision)
+                if decision != NOTHING and turn < MOST_PASSES - 1:
+                    following.append((configs[here], [one.keep(decision, here) for one in passed]))
+                    continue
+                for number, one in enumerate(entries):
+                    parts = passed[number], given[number][0], free, states[number]
+                    numbers[configs[here], number] = one.finish(*parts, decision, here)
+        groups = following
+    return _store(entries), numbers
+
+
+def _keep_nothing(requests: np.ndarray, piece: Piece) -> Pair:
+    shape = len(requests), len(piece.uses)
+    return np.full(requests.shape, UNSET), np.full(shape, UNSET)
+
+
+@dataclass
+class _Passed:
+    """The layouts of a piece after a pass: a row for each pattern that occurs in a group."""
+
+    patterns: np.ndarray  # (rows,) their numbers
+    local: np.ndarray  # (configs of the group,) the row of each configuration
+    assigned: Pair  # layouts of results (rows, instructions) and of uses (rows, uses)
+    # by NOTHING, OF_RESHAPES, OF_REDUCTIONS: the layouts kept for results and uses, with these
+    kept: tuple[Pair, Pair, Pair]
+    keeps: np.ndarray  # (rows, 2) bool: whether those of reshapes and of reductions are more
+    total: int  # number of patterns of the piece
+
+    def keep(self, decision: int, configs: np.ndarray) -> Pair:
+        """Return what is kept (patterns, ...) in the patterns of these configurations."""
+        rows = np.unique(self.local[configs])
+        buffers, uses = (
+            np.full((self.total, array.shape[1]), UNSET) for array in self.kept[decision]
+        )
+        for whole, array in zip((buffers, uses), self.kept[decision], strict=True):
+            whole[self.patterns[rows]] = array[rows]
+        return buffers, uses
+
+
+def _pass(
+    program: Instructions, given: Pair, patterns: np.ndarray, kept: Pair, state: State, turn: int
+) -> _Passed:
+    """Run a pass for the patterns of a group's configurations."""
+    used, local = np.unique(patterns, return_inverse=True)
+    requests, feeds = given[0][used], given[1][used]
+    before = kept[0][used], kept[1][used]
+    reshapes, reductions = ((before[0].copy(), before[1].copy()) for _ in range(2))
+    buffers, uses = np.empty_like(before[0]), np.empty_like(before[1])
+    keeps = np.zeros((len(used), 2), np.bool_)
+    _run_pass(program, requests, feeds, state, turn, buffers, uses, *reshapes, *reductions, keeps)
+    after = before, reshapes, reductions
+    return _Passed(used, local, (buffers, uses), after, keeps, len(given[0]))
+
+
+@njit(cache=True, nogil=True)
+def _run_pass(
+    program, given, feeds, state, turn, buffers, uses,
+    reshape_buffers, reshape_uses, reduction_buffers, reduction_uses, keeps,
+):  # fmt: skip
+    for row in range(len(given)):
+        state.kept_buffers[:], state.kept_uses[:] = reshape_buffers[row], reshape_uses[row]
+        run_pass(program, given[row], feeds[row], state, turn)
+        buffers[row], uses[row] = state.buffers, state.uses
+        keeps[row, 0] = keep_reshapes(program, state)
+        reshape_buffers[row], reshape_uses[row] = state.kept_buffers, state.kept_uses
+        if not keeps[row, 0]:
+            keeps[row, 1] = keep_reductions(program, state)
+        reduction_buffers[row], reduction_uses[row] = state.kept_buffers, state.kept_uses
+
+
+@njit(cache=True, nogil=True)
+def _finish_all(
+    program, given, free, state, buffers, uses, kept_buffers, kept_uses,
+    made_buffers, made_uses, made, marks,
+):  # fmt: skip
+    for row in range(len(given)):
+        state.buffers[:], state.uses[:] = buffers[row], uses[row]
+        state.kept_buffers[:], state.kept_uses[:] = kept_buffers[row], kept_uses[row]
+        finish(program, state)
+        mark_tiled_copies(program, given[row], free, state, marks[row])
+        made_buffers[row], made_uses[row] = state.buffers, state.uses
+        for use in range(state.uses.size):
+            made[row, use] = state.buffers[state.source[use]]
+
+
+@njit(cache=True, nogil=True)
+def _assign_plain(program, given, free, state, buffers, uses, made, marks):
+    for row in range(len(given)):
+        assign(program, given[row], state)
+        mark_copies(program, free, state, marks[row])
+        buffers[row], uses[row] = state.buffers, state.uses
+        for use in range(state.uses.size):
+            made[row, use] = state.buffers[state.source[use]]
+
+
+@njit(cache=True, nogil=True)
+def _list_requests(program, packed, starts, codes, calls, dots, asked, feeds):
+    """Write the layout that each custom call requests into `asked` (configs, calls), and for each
+    of `dots` whether only another dot reads it into `feeds` (configs, dots)."""
+    count = program.kind.size
+    given, known = np.full(count, UNSET), np.empty(count, np.int64)
+    for row in range(len(codes)):
+        for op in range(count):
+            position = program.asked[op, 0]
+            if position >= 0:
+                given[op] = packed[starts[position] + codes[row, position], program.asked[op, 1]]
+        if program.flags[1]:
+            propagate_requests(program, given, known)
+        for k in range(calls.size):
+            asked[row, k] = given[calls[k]]
+        for k in range(dots.size):
+            feeds[row, k] = feeds_dot(program, given, dots[k])
+
+
+@njit(cache=True, nogil=True)
+def _find_feeding(program):
+    """Return for each instruction (instructions,) whether it is a dot that only another dot reads
+    if nothing is requested, and whether a request may change that."""
+    count = program.kind.size
+    given = np.full(count, UNSET)
+    feeding, varies = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    for dot in range(count):
+        feeding[dot] = feeds_dot(program, given, dot)
+        op = dot
+        while feeding[dot] and program.only_reader[op] != NONE:
+            varies[dot] |= program.behind[op] != NONE
+            op = program.only_reader[op]
+            if program.opcodes[op] == DOT:
+                break
+    return feeding, varies
+
+
+def _find_distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first of each set of equal rows, and the number of each row's set."""
+    if rows.shape[1] == 0:
+        return np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
+    _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, number.reshape(-1)
