@@ -148,8 +148,7 @@ def count_megabytes(path: Path) -> float:
 
 def foretell(store: Path, files: Sequence[Path]) -> float:
     """Return the estimate in seconds, by `fastslow run --estimate`, of the training stage."""
-    recipe = find_recipe(DEFAULT_RECIPE)
-    default = recipe.and_fallback(recipe.names())
+    default = find_recipe(DEFAULT_RECIPE).experiments()
     names = [NOTHING, *map(str, files)] if files else default
     experiments = [find_experiment(name) for name in names]
     begin = time.monotonic()

@@ -100,6 +100,10 @@ class Recipe(BaseModel):
         """Return `names`, followed by the fallback if the recipe has one."""
         return [*names, *([self.fallback] if self.fallback else [])]
 
+    def experiments(self) -> list[str]:
+        """Return the names of all experiments that the recipe needs: its members, its fallback."""
+        return self.and_fallback(self.names())
+
     @property
     def label(self) -> str:
         """Name of the merge in score tables; it has a space, which no experiment's name has."""
@@ -319,7 +323,7 @@ def choose_before_training(
 
 def _list_unmerged(recipe: Recipe, experiments: Sequence[str]) -> list[str]:
     """Return the experiments that the recipe neither merges nor falls back on."""
-    return [name for name in experiments if name not in recipe.and_fallback(recipe.names())]
+    return [name for name in experiments if name not in recipe.experiments()]
 
 
 def weigh_equally(experiments: Sequence[str]) -> Recipe:

@@ -243,8 +243,7 @@ def experiments(
     from ensembles.recipe import find_recipe
     from solution.experiments.base import describe_experiments, list_added
 
-    recipe = find_recipe(DEFAULT_RECIPE)
-    trained = recipe.and_fallback(recipe.names())
+    trained = find_recipe(DEFAULT_RECIPE).experiments()
     found = describe_experiments()
     of_papers = list_added()
     others = [name for name in found if name not in trained and name not in of_papers]

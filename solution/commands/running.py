@@ -293,17 +293,16 @@ def _show_estimate(
 def _list_defaults(data: Path, folder: Path, *, limit: bool, afresh: bool) -> list[str]:
     """Return the experiments that a run in the folder trains if none is given: the members of the
     recipe of its last merge, if they are experiments of the package that the run has, and it is not
-    started `afresh`; else those of the default recipe. That is the quick one for the sample, and
-    for a quick look (`limit`)."""
-    from ensembles.recipe import find_recipe, recall
+    started `afresh`; else those of find_default_recipe()."""
+    from ensembles.recipe import recall
+    from solution.training.opening import find_default_recipe
 
     recalled = None if afresh else recall(folder)
     if recalled is not None:
         members = _list_members(recalled)
         if {*recalled.names(), *members} <= {*members} & {*Run.existing(folder).experiments()}:
             return members
-    is_quick = limit or data.resolve() == SAMPLE.resolve()
-    return _list_members(find_recipe(SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE))
+    return _list_members(find_default_recipe(data, limit=limit))
 
 
 def _list_named(recipe: str | None) -> list[str]:
@@ -319,7 +318,7 @@ def _list_members(recipe: "Recipe") -> list[str]:
     from solution.experiments.base import list_experiments
 
     known = list_experiments()
-    return [name for name in recipe.and_fallback(recipe.names()) if name in known]
+    return [name for name in recipe.experiments() if name in known]
 
 
 def _find_experiments(

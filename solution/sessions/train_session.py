@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import Recipe, find_recipe
-from solution.data.folders import SAMPLE, find_files
+from solution.data.folders import find_files
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
@@ -32,6 +31,7 @@ from solution.training.jobs import Choice, Job, find_backlog, find_defect, list_
 from solution.training.opening import (
     choose_place,
     describe_run,
+    find_default_recipe,
     find_hops,
     open_store,
     save_split,
@@ -149,8 +149,8 @@ def train_session(
     """
     trains_on = choose_executor(executor, address)
     source = data or session.find_data()
-    recipe = _find_recipe(share, source, limit=limit)
-    names = recipe.and_fallback(recipe.names())
+    recipe = find_recipe(share.recipe) if share.recipe else find_default_recipe(source, limit=limit)
+    names = recipe.experiments()
     everything = [find_experiment(name) for name in names]
     experiments = [find_experiment(name) for name in match(names, share.experiments)]
     if limit:
@@ -172,12 +172,6 @@ def train_session(
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)
         return Trained(run, describe_missing(missing), bundle)
-
-
-def _find_recipe(share: Share, source: Path, *, limit: bool) -> Recipe:
-    """Return the share's recipe, or the default for the data `source`, as `fastslow run` has it."""
-    is_quick = limit or source.resolve() == SAMPLE.resolve()
-    return find_recipe(share.recipe or (SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE))
 
 
 def _choose_store(

@@ -11,7 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from solution.data.folders import find_files, find_left_out, find_sample_submission
+from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
+from ensembles.recipe import Recipe, find_recipe
+from solution.data.folders import (
+    SAMPLE,
+    GraphFile,
+    find_files,
+    find_left_out,
+    find_sample_submission,
+)
 from solution.data.summaries import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
@@ -118,10 +126,12 @@ def open_store(
                 "--store out, or give the data that the store is to be prepared from."
             )
     else:
-        there = [file.collection.name for file in find_files(data)]
+        files = find_files(data)
+        there = [file.collection.name for file in files]
+        _check_collections(data, there, collections)
         hops, _ = find_hops(there, experiments, collections)
         folder = target if named else choose_place(target, hops)
-        _prepare(data, folder, hops, collections, limit=limit, named=named, workers=workers)
+        _prepare(data, files, folder, hops, limit=limit, named=named, workers=workers)
     with locked(folder, "Wait until the data is prepared.", shared=True):
         store = Store.open(folder)
         there = store.graphs["collection"].to_list()
@@ -132,6 +142,13 @@ def open_store(
         if folder == data and (defects := store.find_defects()):
             raise InputError(join_defects(defects))
         yield dataclasses.replace(store, is_checked=True)
+
+
+def find_default_recipe(data: Path, *, limit: bool) -> Recipe:
+    """Return the recipe whose members are trained on the data if none is named: the quick one for
+    the sample and for a quick look (`limit`)."""
+    is_quick = limit or data.resolve() == SAMPLE.resolve()
+    return find_recipe(SAMPLE_RECIPE if is_quick else DEFAULT_RECIPE)
 
 
 def find_hops(
@@ -182,16 +199,14 @@ def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -
 
 def _prepare(
     data: Path,
+    files: Sequence[GraphFile],
     folder: Path,
     hops: int | None,
-    collections: Sequence[str],
     *,
     limit: bool,
     named: bool,
     workers: int | None,
 ) -> None:
-    files = find_files(data)
-    _check_collections(data, [file.collection.name for file in files], collections)
     for words in find_left_out(data):
         warn(words)
     if limit:

@@ -198,8 +198,7 @@ def _are_folds(values: Mapping[str, Any]) -> bool:
 
 def _list_experiments(values: Mapping[str, Any]) -> list[str]:
     default = SAMPLE_RECIPE if values.get("LIMIT") else DEFAULT_RECIPE
-    recipe = find_recipe(values.get("RECIPE") or default)
-    return recipe.and_fallback(recipe.names())
+    return find_recipe(values.get("RECIPE") or default).experiments()
 
 
 def _has_work(values: Mapping[str, Any]) -> bool:
