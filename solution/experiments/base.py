@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -318,19 +319,28 @@ def _import_file(path: Path) -> ModuleType:
 
 def _let_import_neighbours(path: Path) -> None:
     """Let the experiment in the file `path` import the files beside it, as a script can. Raises
-    InputError if another module has the name of such a file: it would be imported instead."""
+    InputError if a module of other content has the name of such a file: it would be imported
+    instead. A tuned experiment's helper files are copies of the original's, so both can be used."""
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     # clear Python's import caches, which may miss files that were written just now
     importlib.invalidate_caches()
-    for name in sorted({Path(source).parts[0] for source in read_sources(path)} - {path.name}):
+    sources = {Path(name): content for name, content in read_sources(path).items()}
+    for name in sorted({source.parts[0] for source in sources} - {path.name}):
         taken = _find_place(importlib.util.find_spec(name.removesuffix(".py")))
-        if taken != str((folder / name).resolve()):
+        needed = {source: text for source, text in sources.items() if source.parts[0] == name}
+        if taken != str((folder / name).resolve()) and not _holds(Path(taken).parent, needed):
             raise InputError(
                 f"{path}: imports {name} from beside it, but {taken} would be imported by that "
                 "name. Rename it."
             )
+
+
+def _holds(folder: Path, contents: Mapping[Path, bytes]) -> bool:
+    """Return True if the folder has these contents, {relative path: bytes}."""
+    files = [(folder / name, content) for name, content in contents.items()]
+    return all(file.is_file() and file.read_bytes() == content for file, content in files)
 
 
 def _find_place(found: ModuleSpec | None) -> str:

@@ -90,10 +90,12 @@ def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(tmp_path: P
 def test_nothing_else_is_taken_for_what_lies_beside_it(tmp_path: Path, kind: str) -> None:
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
-        module, _ = write_beside(folder, f"in_both_{kind}", kind)
+        module, beside = write_beside(folder, f"in_both_{kind}", kind)
         text = f"from {module} import WIDTH\n" + NAMED.format(f"mine_{folder.name}")
         (folder / f"mine_{folder.name}.py").write_text(text)
     find_experiment(str(tmp_path / "one" / "mine_one.py"))
+    find_experiment(str(tmp_path / "two" / "mine_two.py"))  # a copy is as good
+    beside.write_text("WIDTH = 3\n")
     with pytest.raises(InputError, match=rf"mine_two\.py: imports in_both_{kind}.*one.*Rename"):
         find_experiment(str(tmp_path / "two" / "mine_two.py"))
 
