@@ -10,7 +10,7 @@ Constraints that replace each other forever end after a number of steps that gro
 (worklist.MAX_STEPS).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,9 @@ from solution.features.propagation.pieces import Piece, divide
 from solution.features.propagation.states import Stored, mark_copies
 from solution.features.propagation.worklist import NONE, State, assign
 
+# Memory for the layouts of a block of configurations, in bytes, and what each point of a pattern
+# takes of it: some arrays of layouts, which are 8 bytes each.
+MOST_BYTES, POINT_BYTES = 1 << 30, 96
 WORKLIST = 8  # entries of the worklist of constraints, for each instruction and each use
 # What is kept after a pass: nothing, layouts of reshapes, layouts of reductions
 NOTHING, OF_RESHAPES, OF_REDUCTIONS = range(3)
@@ -56,9 +59,12 @@ class Assigner:
 
     def assign(
         self, packed: np.ndarray, starts: np.ndarray, codes: np.ndarray
-    ) -> tuple[Stored, np.ndarray]:
-        """Return the layouts of all pieces, and which of them each configuration has (configs,
-        pieces).
+    ) -> Iterator[tuple[Stored, np.ndarray]]:
+        """Yield, for one block of configurations after the other, the layouts of all pieces, and
+        which of them each configuration of the block has (configs, pieces).
+
+        A block has as many configurations as MOST_BYTES of memory allow: nearly always all. The
+        layouts of a pattern that occurs in several blocks are assigned in each of them.
 
         Args:
             packed: (pairs, 3) the codebook's layouts of output, input and kernel.
@@ -68,21 +74,43 @@ class Assigner:
         asked = np.empty((len(codes), len(self._calls)), np.int64)
         feeds = np.empty((len(codes), len(self._dots)), np.int64)
         _list_requests(self._program, packed, starts, codes, self._calls, self._dots, asked, feeds)
-        patterns = np.zeros((len(codes), len(self._pieces)), np.int64)
-        given = []
-        for number, piece in enumerate(self._pieces):
-            calls = np.searchsorted(self._calls, piece.ops[piece.calls])
-            dots = np.searchsorted(self._dots, piece.ops[piece.dots])
-            first, patterns[:, number] = _find_distinct(
-                np.column_stack([asked[:, calls], feeds[:, dots]])
-            )
-            requests = np.full((len(first), len(piece.ops)), UNSET)
-            requests[:, piece.calls] = asked[first][:, calls]
-            feeding = np.tile(self._feeding[piece.ops], (len(first), 1))
-            feeding[:, piece.dots] = feeds[first][:, dots]
-            given.append((requests, feeding))
+        columns = [self._find_columns(piece) for piece in self._pieces]
+        found = [
+            _find_distinct(np.column_stack([asked[:, calls], feeds[:, dots]]))
+            for calls, dots in columns
+        ]
         run = _run_passes if self._program.flags[1] else _run_once
-        return run(self._pieces, given, patterns, self._free)
+        size = _choose_block(self._pieces, [len(first) for first, _ in found], len(codes))
+        for begin in range(0, len(codes), size):
+            patterns, given = np.zeros((min(size, len(codes) - begin), len(columns)), np.int64), []
+            for number, (piece, (calls, dots)) in enumerate(
+                zip(self._pieces, columns, strict=True)
+            ):
+                first, pattern = found[number]
+                used, patterns[:, number] = np.unique(
+                    pattern[begin : begin + size], return_inverse=True
+                )
+                requests = np.full((len(used), len(piece.ops)), UNSET)
+                requests[:, piece.calls] = asked[first[used]][:, calls]
+                feeding = np.tile(self._feeding[piece.ops], (len(used), 1))
+                feeding[:, piece.dots] = feeds[first[used]][:, dots]
+                given.append((requests, feeding))
+            yield run(self._pieces, given, patterns, self._free)
+
+    def _find_columns(self, piece: Piece) -> Pair:
+        """Return the positions of a piece's custom calls and dots among those of the program."""
+        calls = np.searchsorted(self._calls, piece.ops[piece.calls])
+        return calls, np.searchsorted(self._dots, piece.ops[piece.dots])
+
+
+def _choose_block(pieces: Sequence[Piece], patterns: Sequence[int], configs: int) -> int:
+    """Return how many configurations are assigned at once. `patterns`: the number of each piece's
+    patterns in all configurations."""
+    points = np.array([len(piece.ops) + len(piece.uses) for piece in pieces])
+    size = max(1, configs)
+    while size > 1 and points @ np.minimum(patterns, size) * POINT_BYTES > MOST_BYTES:
+        size = -(-size // 2)
+    return size
 
 
 class _Entries:

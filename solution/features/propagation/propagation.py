@@ -71,15 +71,15 @@ class Propagation:
 
         instructions = self.instructions
         points = instructions.number + len(instructions.read)
-        stored, entries = self._assigner.assign(packed, self.graph.layouts.starts, codes)
-        loaded = make_loaded(instructions, entries.shape[1])
         states = make_states(points, CAPACITY * (points + 1))
         numbers, done = np.empty((len(codes), points), np.int32), 0
-        while done < len(codes):
-            done += number_states(
-                instructions, stored, entries[done:], loaded, states, numbers[done:]
-            )
-            states = grow(states) if done < len(codes) else states
+        for stored, entries in self._assigner.assign(packed, self.graph.layouts.starts, codes):
+            loaded = make_loaded(instructions, entries.shape[1])
+            end = done + len(entries)
+            while done < end:
+                left = entries[len(entries) - (end - done) :]
+                done += number_states(instructions, stored, left, loaded, states, numbers[done:end])
+                states = grow(states) if done < end else states
         count = int(states.total[0])
         return Numbered(numbers, states.point[:count], states.layouts[:count], instructions.number)
 

@@ -248,7 +248,8 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     numbered = propagation.number()
     joined, plainly_joined = (library.join_library(propagation, each) for each in (numbered, plain))
     # key = JOINED * state + kind of fusion; keep the points whose key varies over configurations
-    keys = JOINED * numbered.numbers
+    keys = numbered.numbers
+    keys *= JOINED  # in place: for the largest graphs the array takes half a gigabyte
     keys[:, : ops.number] += joined
     varying = np.flatnonzero((keys != keys[:1]).any(axis=0))
     used, local = np.unique(keys[:, varying], return_inverse=True)

@@ -13,7 +13,7 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS, OPCODES
 from solution.features.operations import NONE, num_bytes
 from solution.features.preparation import repair_padding
-from solution.features.propagation import library
+from solution.features.propagation import assigning, library
 from solution.features.propagation import propagation as propagating
 from solution.features.propagation.backend import CPU, TPU, Backend
 from solution.features.propagation.instructions import ASKS, KEEPS
@@ -153,14 +153,18 @@ def as_dimensions(number: int, rank: int) -> Layout | None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([CPU, TPU]), st.sampled_from([1, 8]))
-def test_states_are_those_of_the_slow_way(seed: int, backend: Backend, capacity: int) -> None:
-    """Also with too little capacity for all states at once."""
+@given(st.integers(0, 10**6), st.sampled_from([CPU, TPU]), st.sampled_from([1, 8]), st.booleans())
+def test_states_are_those_of_the_slow_way(
+    seed: int, backend: Backend, capacity: int, has_memory: bool
+) -> None:
+    """Also with too little capacity for all states at once, and with memory for the layouts of one
+    configuration alone."""
     graph = draw_graph(seed)
     propagation = Propagation(graph, backend)
     ops = propagation.instructions
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(propagating, "CAPACITY", capacity)
+        patch.setattr(assigning, "MOST_BYTES", assigning.MOST_BYTES if has_memory else 0)
         found = propagation.number()
     ranks = [[ops.rank[n], *ops.rank[ops.read[ops.main[n][ops.main[n] != NONE]]], 0, 0][:3]
              for n in range(ops.number)]  # fmt: skip
