@@ -30,7 +30,7 @@ from solution.collecting.tpu.ranking import BACKEND, Budget, rank_by_compiler
 from solution.collecting.tpu.requests import group_by_requests
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
-from solution.models.layout.known_costs import add_known_costs
+from solution.models.layout.known_costs import add_known_costs, list_known_costs
 from solution.programs.child import Limits
 from solution.system.terminal import output, say
 
@@ -162,12 +162,13 @@ def rank_within(
     for file in files:
         graph = read_file(file)
         module, prior = lift(graph).module, add_known_costs(graph, BACKEND)
+        costs = list_known_costs(graph, BACKEND)
         assert graph.runtimes is not None
         for budget in budgets:
             limits = Budget(budget, seconds)
             begin = time.process_time()
             asked: Any = Replay(graph, module) if replays else estimator
-            order = rank_by_compiler(graph, module, prior, asked, limits, tell=say)
+            order = rank_by_compiler(graph, module, prior, costs, asked, limits, tell=say)
             rest = np.isnan(order.estimates)
             rows.append(
                 {

@@ -126,8 +126,9 @@ def follow_compiler(
     from solution.collecting.lifting.draft import NotLiftedError
     from solution.collecting.lifting.lift import lift
     from solution.collecting.tpu.asking import find_fixed_boundary
-    from solution.collecting.tpu.ranking import Budget, rank_by_compiler
+    from solution.collecting.tpu.ranking import BACKEND, Budget, rank_by_compiler
     from solution.collecting.tpu.target import find_libtpu_version
+    from solution.models.layout.known_costs import list_known_costs
 
     graph, target = question.graph, estimator.target.name
     unasked = f"The compiler was not asked, so the order is that of {whose}: "
@@ -143,7 +144,8 @@ def follow_compiler(
     else:
         layouts = find_fixed_boundary(module)
     budget = Budget(compilations)
-    order = rank_by_compiler(graph, module, ranking.scores, estimator, budget, layouts, say)
+    costs = list_known_costs(graph, BACKEND)
+    order = rank_by_compiler(graph, module, ranking.scores, costs, estimator, budget, layouts, say)
     words = order.describe(target, whose) + restored
     if not order.is_followed:
         return ranking, (words,)

@@ -27,7 +27,7 @@ from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.models.base import Ranker, RankerSettings, check_no_options
-from solution.models.layout.known_costs import add_known_costs
+from solution.models.layout.known_costs import add_known_costs, list_known_costs
 from solution.models.settings import check_choice, check_size
 from solution.system.progress import console, warn
 from solution.system.report import Report, silent
@@ -95,9 +95,10 @@ class CompilerRanker(Ranker):
         except NotLiftedError as error:
             warn(f"{error} So the compiler is not asked: the order is that of {COPIES}.")
             return prior.astype(np.float32)
+        costs = list_known_costs(graph, BACKEND)
         budget = Budget(self.settings.compilations, 60.0 * self.settings.minutes)
         with Estimator(target) as estimator:
-            order = rank_by_compiler(graph, module, prior, estimator, budget, tell=tell)
+            order = rank_by_compiler(graph, module, prior, costs, estimator, budget, tell=tell)
         if not order.is_followed:
             warn(f"{graph.name}: {order.describe(target.name, COPIES)}")
         return order.scores.astype(np.float32)

@@ -18,7 +18,6 @@ from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.request_model import RequestModel, make_effects
 from solution.collecting.tpu.requests import RequestSets, group_by_requests
 from solution.domain.graph import Graph
-from solution.features.operations import num_bytes, num_operations
 from solution.features.propagation.state_table import BYTES, state_tables
 from solution.system.wording import count, spell
 
@@ -26,6 +25,9 @@ BATCH = 8  # number of answers after which the next sets are chosen anew
 FEWEST = 2  # minimum number of answers for predictions
 REFUSALS = 4  # if this many first answers are all refusals, the compiler is not asked again
 BACKEND = "tpu"
+# standard deviation of an effect beside the state's prior cost, as a share of the bytes that the
+# state reads and writes
+DOUBT = 0.03
 # Processor seconds of a compilation: PASSES for the passes over HLO, whatever the program; for each
 # node of the program EACH_NODE if all kernels are known, EACH_NODE_NEW if some are new. The kernels
 # of a program's first configuration take FIRST_NODE for each node in addition.
@@ -91,6 +93,7 @@ def rank_by_compiler(
     graph: Graph,
     module: Any,
     prior: np.ndarray,
+    costs: np.ndarray,
     estimator: Estimator,
     budget: Budget,
     layouts: EntryLayouts | None = None,
@@ -103,6 +106,8 @@ def rank_by_compiler(
         module: the message Module whose instructions are the graph's nodes.
         prior: (configs,) scores of another ranker, lower is faster. They rank the configurations
             that the compiler was not asked about, as far as they fit its answers.
+        costs: (states,) the prior cost of each state in the graph's state table for a TPU, see
+            solution.models.layout.known_costs.
         layouts: layouts at the program's boundary, see Estimator.estimate.
         tell: called beforehand with a sentence on the cost of asking the compiler.
 
@@ -123,7 +128,7 @@ def rank_by_compiler(
         if most == len(sets):  # all sets fit into the budget: ask about them in order
             chosen = list(range(len(answers), len(answers) + number))
         else:
-            model = model or _make_model(graph, sets, prior)
+            model = model or _make_model(graph, sets, prior, costs)
             _predict(model, answers)
             chosen = model.choose(np.array(list(answers), np.int64), number)
         if not chosen:
@@ -132,7 +137,9 @@ def rank_by_compiler(
             if not is_finished():
                 answers[one] = estimator.estimate(sets.write_module(one), layouts=layouts)
                 spent += answers[one].processor_seconds
-    return _order(graph, sets, prior, model, answers, spent)
+    if model is None and FEWEST <= len(_list_estimates(answers)) < len(sets):
+        model = _make_model(graph, sets, prior, costs)
+    return _order(sets, prior, model, answers, spent)
 
 
 def _describe_cost(graph: Graph, sets: int, budget: Budget) -> str:
@@ -162,7 +169,6 @@ def _predict(model: RequestModel, answers: dict[int, Answer]) -> np.ndarray | No
 
 
 def _order(
-    graph: Graph,
     sets: RequestSets,
     prior: np.ndarray,
     model: RequestModel | None,
@@ -178,7 +184,8 @@ def _order(
     if len(known) >= min(FEWEST, len(sets)):
         logs = _take_logs(estimates)
         if len(known) < len(sets):
-            predicted = _predict(model or _make_model(graph, sets, prior), answers)
+            assert model is not None
+            predicted = _predict(model, answers)
             assert predicted is not None
             logs = np.where(np.isfinite(logs), logs, predicted)
         scores = (logs - logs.mean())[sets.of_config]
@@ -198,22 +205,23 @@ def _take_logs(estimates: np.ndarray | list[float]) -> np.ndarray:
     return np.log(np.maximum(estimates, 1.0))
 
 
-def _make_model(graph: Graph, sets: RequestSets, prior: np.ndarray) -> RequestModel:
+def _make_model(
+    graph: Graph, sets: RequestSets, prior: np.ndarray, costs: np.ndarray
+) -> RequestModel:
     """Return the model of the graph's requests.
 
-    It has four kinds of effects. Three are effects of requests: their standard deviations are
-    equal, or proportional to the bytes of the node's result, or to the node's multiplications. One
-    is of states: the standard deviations are proportional to the bytes that a state reads and
-    writes.
+    Before any answer, the log estimate of a set is expected to be log(1 + its prior costs), which
+    are shares of the bytes of all tensors. Where `prior` has another order than the prior costs, it
+    decides which set is expected to have which of these values.
     """
     counts = sets.counts
-    means = np.bincount(sets.of_config, weights=prior, minlength=len(sets)) / counts
-    sizes = (np.ones(1), *(f(graph)[graph.configurable] for f in (num_bytes, num_operations)))
+    scores = np.bincount(sets.of_config, weights=prior, minlength=len(sets)) / counts
     table = state_tables(BACKEND)(graph)
     first = np.unique(sets.of_config, return_index=True)[1]  # a configuration of each set
     states = table.numbers[graph.layouts.rows[first]]
-    effects = [
-        *(make_effects(sets.numbers, np.broadcast_to(size, sets.numbers.shape)) for size in sizes),
-        make_effects(states, table.shares[:, BYTES][states]),
-    ]
-    return RequestModel(effects, means, counts)
+    expected = np.empty(len(sets))
+    expected[np.argsort(scores, kind="stable")] = np.sort(np.log1p(costs[states].sum(axis=1)))
+    # also what costs nothing by the prior costs may cost something
+    sizes = (costs + DOUBT * table.shares[:, BYTES])[states]
+    points = np.broadcast_to(np.arange(states.shape[1]), states.shape)
+    return RequestModel([make_effects(each, sizes) for each in (states, points)], expected, counts)

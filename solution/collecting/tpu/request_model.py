@@ -1,14 +1,15 @@
 """Predict the compiler's estimates for sets of requests that it was not asked about.
 
-    log estimate = level + slope x prior score + sum of effects + remainder
+    log estimate = level + expected + sum of effects + remainder
 
-An effect belongs to a node's request, or to a state: the layouts of an instruction that follow from
-the requests. All terms are normally distributed, so this is a Gaussian process: the covariance of
-two sets is the level's variance, plus the slope's variance times both prior scores, plus the
-variances of the effects that the sets share. The model is a mixture. Its members differ in the
-kind of effects (of requests or of states, and how they grow with a tensor's size), in the variance
-of the slope (0: the prior score does not count) and in that of the remainder. A member's weight is
-the marginal likelihood of the answers, with the scale integrated out.
+What is expected before any answer follows from prior costs, see ranking.py. The effects say where
+the prior costs are wrong. An effect belongs to a state (the layouts of an instruction or of an
+operand, which follow from the requests), or to a point: an instruction or operand in all its
+states. Its standard deviation grows with the state's prior cost. All terms are normally
+distributed, so this is a Gaussian process: the covariance of two sets is the level's variance, plus
+the variances of the effects that the sets share. The model is a mixture. Its members differ in the
+kind of effects, and in the variance of the remainder. A member's weight is the marginal likelihood
+of the answers, with the scale integrated out.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
 Krause, Singh and Guestrin, "Near-optimal sensor placements in Gaussian processes", JMLR 2008.
@@ -22,10 +23,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-# Variances of the model's terms, relative to the variance of the summed effects. LEVEL: of the
-# constant; SLOPES: of the factor on the standardised prior scores; REMAINDERS: of the remainder.
+# variances of the level and of the remainder, relative to the variance of the summed effects
 LEVEL = 1e4
-SLOPES = (0.0, 1.0, 10.0)
 REMAINDERS = (1e-3, 0.1)
 # maximum number of sets that `choose` considers: the sets with the most configurations
 MOST_POOL = 2000
@@ -42,8 +41,8 @@ def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
     vary between sets.
 
     Args:
-        numbers: (sets, points) the effect that each set has at each point: a request of a node, or
-            a state of an instruction.
+        numbers: (sets, points) the effect that each set has at each point: that of its state there,
+            or that of the point.
         sizes: (sets, points) standard deviations of these effects.
     """
     sets, points = numbers.shape
@@ -64,10 +63,9 @@ def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
 
 @dataclass(frozen=True)
 class _Member:
-    """One member of the mixture: its effects, and the variances of the slope and the remainder."""
+    """One member of the mixture: its effects, and the variance of the remainder."""
 
     kind: int  # which kind of effects the member uses: a position in the list of kinds
-    slope: float
     remainder: float
 
 
@@ -75,21 +73,20 @@ class RequestModel:
     """The mixture of Gaussian processes over the sets of requests of one graph."""
 
     def __init__(
-        self, effects: Sequence[csr_matrix], prior: np.ndarray, counts: np.ndarray
+        self, effects: Sequence[csr_matrix], expected: np.ndarray, counts: np.ndarray
     ) -> None:
-        """Standardise the prior scores, and give all members of the mixture equal weights.
+        """Give all members of the mixture equal weights.
 
         Args:
             effects: results (sets, effects) of make_effects, one matrix per kind of effect.
-            prior: (sets,) scores of another ranker; lower is faster.
+            expected: (sets,) log estimates that are expected before any answer, but for a constant.
             counts: (sets,) number of configurations of each set.
         """
-        deviation = prior.std()
-        self._prior = (prior - prior.mean()) / (deviation if deviation > SMALLEST else 1.0)
+        self._expected = expected
         self._counts = counts.astype(np.float64)
         self._effects = effects
         kinds = range(len(effects))
-        self._members = [_Member(*each) for each in product(kinds, SLOPES, REMAINDERS)]
+        self._members = [_Member(*each) for each in product(kinds, REMAINDERS)]
         self._weights = np.full(len(self._members), 1 / len(self._members))
         self._pool = np.sort(np.argsort(-counts, kind="stable")[:MOST_POOL])
         # (kinds, pool, pool): for two sets of the pool, the summed variances of the effects that
@@ -105,22 +102,23 @@ class RequestModel:
             asked: (n,) numbers of sets with an answer, n >= 2.
             values: (n,) log estimates.
         """
-        center = values.mean()
+        wrong = values - self._expected[asked]
+        center = wrong.mean()
         means, evidence = [], []
         for member in self._members:
-            known = self._covariance(member, asked, asked)
+            known = LEVEL + self._share(member.kind, asked, asked)
             factor = cho_factor(known + member.remainder * np.eye(len(asked)), lower=True)
-            solved = cho_solve(factor, values - center)
+            solved = cho_solve(factor, wrong - center)
             # log marginal likelihood with the scale integrated out, up to an additive constant:
             # -log|K| / 2 - (n - 1) / 2 log(y' K^-1 y)
-            misfit = float((values - center) @ solved) + SMALLEST
+            misfit = float((wrong - center) @ solved) + SMALLEST
             logarithm = np.log(np.diagonal(factor[0])).sum()
             evidence.append(-logarithm - (len(asked) - 1) / 2 * np.log(misfit))
-            everything = np.arange(len(self._prior))
-            means.append(center + self._covariance(member, everything, asked) @ solved)
+            shared = self._share(member.kind, slice(None), asked)
+            means.append(center + (LEVEL + shared) @ solved)
         weights = np.exp(np.array(evidence) - max(evidence))
         self._weights = weights / weights.sum()
-        predicted = self._weights @ np.array(means)
+        predicted = self._expected + self._weights @ np.array(means)
         predicted[asked] = values
         return np.asarray(predicted)
 
@@ -138,8 +136,7 @@ class RequestModel:
         # (pool, pool) covariance of the mixture: the weighted mean of the members' covariances
         doubt = np.zeros((len(pool), len(pool)))
         for weight, member in zip(self._weights, self._members, strict=True):
-            slope = member.slope * np.outer(self._prior[pool], self._prior[pool])
-            doubt += weight * (LEVEL + slope + self._shared[member.kind])
+            doubt += weight * (LEVEL + self._shared[member.kind])
         left = ~np.isin(pool, known)
         counts = self._counts[pool]
 
@@ -164,12 +161,7 @@ class RequestModel:
             chosen.append(int(pool[row]))
         return chosen
 
-    def _covariance(self, member: _Member, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the covariances (rows, columns) of sets, without the remainder."""
-        slope = member.slope * np.outer(self._prior[rows], self._prior[columns])
-        return np.asarray(LEVEL + slope + self._share(member.kind, rows, columns))
-
-    def _share(self, kind: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def _share(self, kind: int, rows: np.ndarray | slice, columns: np.ndarray) -> np.ndarray:
         """Return the summed variances (rows, columns) of the effects of one kind that two sets
         share."""
         effects = self._effects[kind]

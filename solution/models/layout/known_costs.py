@@ -118,9 +118,14 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
 def add_known_costs(graph: Graph, backend: str) -> np.ndarray:
     """Return the sum (configs,) float64 of each configuration's prior costs; nothing is learned.
     `backend`: a name in BACKENDS."""
-    table = state_tables(backend)(graph)
-    costs = weigh_states(graph, table).total
-    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
+    numbers = state_tables(backend)(graph).numbers
+    costs = list_known_costs(graph, backend)
+    return np.asarray(costs[numbers].sum(axis=1)[graph.layouts.rows])
+
+
+def list_known_costs(graph: Graph, backend: str) -> np.ndarray:
+    """Return the prior cost (states,) float64 of each state in the graph's state table."""
+    return weigh_states(graph, state_tables(backend)(graph)).total
 
 
 def choose_predicted(graph: Graph, limit: int | None) -> TrainingRows:
