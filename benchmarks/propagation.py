@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import spearmanr
 
-from benchmarks.collecting import read_drafts
+from benchmarks.collected_sample import draw_drafts
 from solution.collecting.child import Optimise
 from solution.collecting.program_space import LAYOUTS, make_collected_space
 from solution.collecting.space import draw_new
@@ -35,7 +35,7 @@ from solution.features.propagation.propagation import Numbered, Propagation
 from solution.programs.child import Child, ChildDiedError, Limits, Refusal
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
-from solution.programs.program import Program
+from solution.programs.program import Program, read_programs
 from solution.system.progress import track
 from solution.system.terminal import output, say
 
@@ -247,6 +247,17 @@ def dump_passes(dump: Path) -> str:
         f"--xla_dump_to={dump} --xla_dump_hlo_as_text --xla_backend_optimization_level=0 "
         f"--xla_dump_hlo_pass_re={ASSIGNED}|{DECOMPOSED}"
     )
+
+
+def read_drafts(collection: str, count: int, folder: Path, child: Child) -> list[Program]:
+    """Return the first programs of the training sample."""
+    programs = []
+    for draft, _ in zip(draw_drafts(collection), range(count), strict=False):
+        path = folder / f"{draft.name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(draft.text, encoding="utf-8")
+        programs += read_programs(path, child)
+    return programs
 
 
 def compile_all(folder: Path, programs: int, configs: int) -> None:

@@ -5,8 +5,7 @@ chosen on ten programs with a quiet clock, each with the compiler's defaults and
 values of the first five: wide vectors gained up to 20%, no loop unrolling and less effort up to
 30%. These options were left out, because they gained no more than compiling the same program again
 does: fast math, XNNPACK, oneDNN, the scheduler, region analysis, expensive passes, inlining, fewer
-modules, vectorizing straight code. `python -m benchmarks.collecting options` times each value by
-itself.
+modules, vectorizing straight code (solution/experiments/LOG.md, 2026-11-24: options that matter).
 """
 
 import numpy as np

@@ -8,10 +8,10 @@ pruned), because requested layouts propagate through all of it.
 
 Some columns describe short loops. A library (solution.features.propagation.library) computes
 reductions, and the instructions around each, along the contiguous dimension, which takes several
-times as long if that dimension is short (`python -m benchmarks.short_loops`). If a configuration
-requests another layout, XLA's loops compute the instructions around the reduction instead, at the
-same speed for any layout; so a program may be faster with copies. Pooling with small windows is
-slow along the contiguous dimension as well.
+times as long if that dimension is short (solution/experiments/LOG.md, 2026-11-27: short loops). If
+a configuration requests another layout, XLA's loops compute the instructions around the reduction
+instead, at the same speed for any layout; so a program may be faster with copies. Pooling with
+small windows is slow along the contiguous dimension as well.
 
 A TPU pads tensors to register tiles (solution.features.propagation.register_tiles). Then the bytes
 of a tensor depend on its layout, and TPU_FEATURES describe the padding. On a TPU, the bytes of a

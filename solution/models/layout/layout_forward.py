@@ -3,8 +3,8 @@
 A *pair* is a configurable node together with one of the layouts that configurations give it.
 A *colour* of a node is one of the distinct values that it takes over configurations
 (solution.models.layout.colour_refinement); a *round* is one round of message passing. The net's
-arithmetic exists three times. `python -m benchmarks.layout_implementations` measures the times
-below: processor time on one core, for programs of 10,449 and of 200 nodes.
+arithmetic exists three times. The times below are processor times on one core, for programs of
+10,449 and of 200 nodes.
 
 * torch, solution.models.layout.layout_gnn: trains on any device, and is the only one on a GPU.
 * compiled, solution.models.layout.compiled: colours and rounds on a CPU, called from torch. Without
