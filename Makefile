@@ -32,10 +32,8 @@
 #   make bench-choose RUN=folder  regret of every search by measurements, in tables: 80 minutes; goes on; SHARED=...
 #   make bench-choose-real       ten programs compiled, timed and chosen for, here: half an hour; goes on
 #   make go                      placement, schedule and fusion beside all baselines: hours; goes on
-#   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 #   make rehearsal SHARE=0.02    an imitation of the whole competition, every stage measured; KILLS=10; goes on
 #   make bench-gpu               what a GPU takes for our nets beside a core of the CPU: 10 minutes
-#   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
@@ -71,7 +69,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help install run demo report test test-slow attack pytest lint silent-lint site data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
-	bench-tile bench-lightgbm bench-study bench-scale bench-gpu bench-segments bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
+	bench-tile bench-lightgbm bench-study bench-gpu bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
 	release-data measured default-bundle clean
 
 help:
@@ -182,9 +180,6 @@ bench-choose: measured $(INSTALLED)
 bench-choose-real: $(EXTRAS)
 	$(BIN)/python -m benchmarks.choosing_real build/choosing-real
 
-bench-scale: $(INSTALLED)
-	$(BIN)/python -m benchmarks.full_scale build/full-scale
-
 go: $(INSTALLED)
 	$(BIN)/python -m benchmarks.go build/go
 
@@ -193,9 +188,6 @@ rehearsal: $(INSTALLED)
 
 bench-gpu: $(INSTALLED)
 	$(BIN)/python -m benchmarks.devices
-
-bench-segments: $(INSTALLED)
-	$(BIN)/python -m benchmarks.segments build/segments
 
 # What `fastslow rank` ranks with where it is told nothing else; equal bytes on one machine. Of the
 # collected programs those with layouts: products of matrices teach nothing about other kernels.

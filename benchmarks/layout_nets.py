@@ -1,4 +1,4 @@
-"""Compare our layout net with TGraph, the winners' net: accuracy, speed, memory.
+"""Compare our layout net with TGraph, the winners' net: accuracy and speed.
 
     make bench-layout SHARED=folder      the measured CPU graphs, and TPU files beside them
     .venv/bin/python -m benchmarks.layout_nets DATA --seconds 10 --seeds 3
@@ -21,9 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.full_scale import measure
 from benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
-from benchmarks.stress import write_stress_files
 from benchmarks.timed_fits import count_epochs, fit_for
 from ensembles.statistics import mean_over_collections
 from solution.data.folders import find_files
@@ -51,10 +49,6 @@ FOLDS = 5
 CEILINGS = dict(zip(LAYOUT, (0.66, 0.84, 0.64, 0.90), strict=True))
 STEPS_OF_ONE = 16  # steps per epoch on a single graph
 TPU = {"alexnet_train_batch_32": 5000, "unet3d": 600}  # training configurations
-LARGEST = {
-    "100,040 configurations of 344 nodes": "train_many_configs",
-    "43,615 nodes, 2,244 x 1,001 configurations": "train_many_nodes",
-}
 NETS: dict[str, Settings] = {"ours": LayoutGnnSettings(), "TGraph": TGraphSettings()}
 TPU_NETS: dict[str, RankerSettings] = {
     **NETS,
@@ -202,18 +196,6 @@ def _rank_others(
     return kendall_tau(predict(name, ranker, others), others.runtimes)
 
 
-def bench_memory(folder: Path) -> Table:
-    """Train on the largest possible files, each in a separate process."""
-    table = _table("An epoch on a file of the full scale: peak memory (bar: 6,000 MB)")
-    for name in ("File", "Memory", "Seconds"):
-        table.add_column(name, justify="left" if name == "File" else "right", no_wrap=True)
-    write_stress_files(folder / "stress")
-    for name, way in LARGEST.items():
-        (found,) = measure(folder, way, rounds=1)
-        table.add_row(name, f"{found[way]['megabytes']:,.0f} MB", f"{found[way]['seconds']:.0f}")
-    return table
-
-
 def _spread(values: np.ndarray) -> str:
     return f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
 
@@ -229,7 +211,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="A fit may take, on one thread.")] = 10.0,
     seeds: int = 3,
     processes: int = 2,
-    only: Annotated[str, typer.Option(help="accuracy, speed, transfer, tpu or memory.")] = "",
+    only: Annotated[str, typer.Option(help="accuracy, speed, transfer or tpu.")] = "",
 ) -> None:
     """Print the tables one after the other."""
     console = Console(width=120)
@@ -247,8 +229,6 @@ def main(
         console.print(bench_transfer(store, tpu, seeds))
     if only in ("", "tpu") and tpu is not None:
         console.print(bench_tpu(tpu, seeds, 3 * seconds))
-    if only in ("", "memory"):
-        console.print(bench_memory(out))
 
 
 if __name__ == "__main__":
