@@ -1,17 +1,15 @@
 """List the columns of the feature tables, and write the tables to a file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 import polars as pl
 from rich.table import Table
 
-from solution.analysis import module_table
 from solution.domain.collection import Collection
 from solution.domain.graph import Graph
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
-from solution.features.column import Feature
 from solution.features.table import feature_table, list_columns, list_features
 from solution.store.graph_file import GraphCache
 from solution.store.store import Store
@@ -55,23 +53,12 @@ def _check_alike(graphs: Iterable[Graph], first: Graph) -> Iterator[Graph]:
 def show_features(kind: str, word: str = "") -> Table:
     """Return a table of layout or tile features: name, unit and reason of each column. `word`: show
     only columns whose name, unit or reason contains it."""
-    return _show(f"The {kind} table", "a row a configuration", list_columns(kind), word)
-
-
-def show_module_features(word: str = "") -> Table:
-    """Return a table of the node features that a program's protobuf gives: name, unit and reason.
-    `word`: show only columns whose name, unit or reason contains it."""
-    title = "The module table, of `fastslow module FILE --features TABLE`"
-    return _show(title, "a row a node", module_table.FEATURES, word)
-
-
-def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Table:
     features = [
         feature
-        for feature in features
+        for feature in list_columns(kind)
         if word.lower() in f"{feature.name} {feature.unit} {feature.reason}".lower()
     ]
-    title = f"{title}: {count(len(features), 'column')}, {rows}"
+    title = f"The {kind} table: {count(len(features), 'column')}, a row a configuration"
     table = make_table(title, names=("Feature",), texts=("Unit", "Reason"))
     for feature in features:
         table.add_row(feature.name, feature.unit, feature.reason)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,9 @@ from solution.domain.vocabulary import (
 from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.records import Record
 from solution.system.terminal import make_table
+
+if TYPE_CHECKING:  # for annotations only, because inspect lifts nothing
+    from solution.collecting.lifting.lift import Lifted
 
 EVERY = "all"  # name of the row that counts the graphs of all collections
 # names in published.toml of the smallest and largest published mean number of nodes
@@ -143,6 +147,26 @@ def _show_record_rows(name: str, records: Sequence[Record]) -> Table:
             f"{times.min():,}" if labelled else "",
             f"{times.max() / times.min():.2f}" if labelled else "",
         )
+    return table
+
+
+def show_guesses(name: str, lifted: "Lifted") -> Table:
+    """Return a table of the guesses in a lifted program (one reconstructed from a graph). It has a
+    row for each kind of guess: the number of nodes with such a guess, and the first of them."""
+    opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
+    touched = len({node for nodes in lifted.guesses.values() for node in nodes})
+    table = make_table(
+        Text(f"{name}: {len(opcodes):,} nodes, {touched:,} with a guess"),
+        "The graph does not say these; they were inferred from shapes, or taken so that the "
+        "program costs the same.",
+    )
+    table.add_column("Guess")
+    table.add_column("Nodes", justify="right", no_wrap=True)
+    table.add_column("First", justify="right", no_wrap=True)
+    for kind, nodes in sorted(lifted.guesses.items(), key=lambda item: -len(item[1])):
+        if nodes:
+            first = min(nodes)
+            table.add_row(Text(kind), f"{len(nodes):,}", f"{first} ({opcodes[first]})")
     return table
 
 

@@ -204,11 +204,7 @@ def features(
 
     The unit "log1p X" means log(1 + X).
     """
-    from solution.analysis.feature_lists import (
-        show_features,
-        show_module_features,
-        write_collection,
-    )
+    from solution.analysis.feature_lists import show_features, write_collection
     from solution.features.table import KINDS
 
     chosen = find_collection(collection) if collection else None
@@ -216,7 +212,6 @@ def features(
         raise InputError("--data is for writing a table. Give --out FILE, or leave --data out.")
     if out is None:
         tables = [show_features(kind, word) for kind in ([chosen.kind] if chosen else KINDS)]
-        tables += [show_module_features(word)] if chosen is None else []
         found = [table for table in tables if table.row_count]
         if not found:
             raise InputError(f"No column has the word {word!r}. `fastslow features` lists all.")
@@ -255,10 +250,6 @@ def module(
         Literal["train", "valid", "test"] | None,
         typer.Option(help="Split of the npz files. Default: train if they have runtimes, or test."),
     ] = None,
-    features_file: Annotated[
-        Path | None,
-        typer.Option("--features", help="Write the features that npz files lack, as Parquet."),
-    ] = None,
     name: options.ModuleOption = "",
     function: options.FunctionOption = "",
 ) -> None:
@@ -269,23 +260,16 @@ def module(
     converted back to a program; everything that had to be guessed is listed.
     """
     if file.suffix == NPZ:
-        others = (split, features_file, name or None, function or None)
+        others = (split, name or None, function or None)
         _lift_file(file, to, collection, is_plain=not any(others))
         return
     if split is not None and to is None:
         raise InputError("--split is for npz files. Give --to FOLDER, or leave --split out.")
-    check_ending(features_file, ".parquet")
-    options.check_outputs(file, features=features_file)
     if to is not None:
         check_writable(to)
     records = _show_modules(file, collection, options.make_wanted(name, function))
     if to is not None:
         _write_graphs(records, to, split)
-    if features_file is not None:
-        from solution.analysis.module_table import write_module_tables
-
-        rows = write_module_tables(records, features_file)
-        say(f"{features_file}: {rows:,} rows.")
 
 
 def _show_modules(file: Path, collection: str | None, wanted: "Wanted | None") -> "list[Record]":
@@ -321,12 +305,12 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
         is_plain: False if an option was given that npz files do not allow, which is an InputError.
     """
     from solution.analysis.graph_lookup import read_file
-    from solution.analysis.module_table import show_guesses
+    from solution.analysis.graph_tables import show_guesses
     from solution.collecting.lifting.lift import lift, write_program
 
     if not is_plain:
         raise InputError(
-            f"{file}: --split, --features, --module and --function are not for npz. Leave them out."
+            f"{file}: --split, --module and --function are not for npz. Leave them out."
         )
     check_ending(to, ".hlo", ".txt", ".pb")
     options.check_outputs(file, to=to)

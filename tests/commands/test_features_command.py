@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.analysis.module_table import FEATURES
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.features.table import feature_table, list_columns
@@ -54,8 +53,7 @@ def test_what_no_table_has_is_refused(fastslow_here: FastSlow, tmp_path: Path) -
 
 def test_a_file_is_shown_written_and_sound(fastslow: FastSlow, tmp_path: Path) -> None:
     modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
-    command = ("module", "mine.pb", "--to", "data", "--features", "nodes.parquet")
-    lines = assert_done(fastslow(*command)).splitlines()
+    lines = assert_done(fastslow("module", "mine.pb", "--to", "data")).splitlines()
     assert max(map(len, lines)) <= 100
     shown = [line.split() for line in lines]
     assert ["mine", "7", "2", "3", "2,000", "2.50"] in shown
@@ -64,10 +62,6 @@ def test_a_file_is_shown_written_and_sound(fastslow: FastSlow, tmp_path: Path) -
     assert (file.collection.name, file.split, file.name) == ("layout:xla:random", "train", "mine")
     assert read_graph(file.path, file.collection).runtimes.tolist() == [3000, 2000, 5000]
     assert_done(fastslow("check", "data"))
-    table = pl.read_parquet(tmp_path / "nodes.parquet")
-    assert table.columns == ["graph", "node", *(feature.name for feature in FEATURES)]
-    assert table["node"].to_list() == list(range(7))
-    assert table["dot_terms"].to_list() == [0, 0, 0, 0, 16, 0, 0]
 
 
 def test_collection_and_split_are_as_asked_for(fastslow_here: FastSlow, tmp_path: Path) -> None:
@@ -126,7 +120,6 @@ def test_what_cannot_be_done_is_said_and_inputs_stay(
         ((*own, "--out", "program.pb/a.csv"), "a file is in its place"),
         ((*own, "--out", "/dev/null"), "is a device, where a file is to be written"),
         ((*own, "--machine", "v100+p100+cpu"), "names 3 devices"),
-        (("module", path, "--features", "program.pb"), "ends with .parquet"),
         (("module", path, "--split", "train"), "Give --to FOLDER"),
     ):
         assert_refused(fastslow_here(*words), message)

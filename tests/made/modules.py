@@ -103,24 +103,6 @@ def write(message: Any, path: Path) -> Path:
     return path
 
 
-def describe_product(generator: np.random.Generator) -> tuple[Any, Any, Any, tuple[str, str, str]]:
-    """Return a random dot: dimensions, both shapes, and einsum's letters of left, right, output."""
-    batch, sums, left, right = (
-        "abc"[: generator.integers(3)],
-        "mn"[: generator.integers(1, 3)],
-        "pqr"[: generator.integers(3)],
-        "xyz"[: generator.integers(3)],
-    )
-    sizes = {letter: int(generator.integers(1, 5)) for letter in "abcmnpqrxyz"}
-    operands = ["".join(generator.permutation(list(batch + sums + rest))) for rest in (left, right)]
-    numbers = dot(
-        *([letters.index(letter) for letter in sums] for letters in operands),
-        *([letters.index(letter) for letter in batch] for letters in operands),
-    )
-    shapes = [shape(*(sizes[letter] for letter in letters)) for letters in operands]
-    return numbers, shapes[0], shapes[1], (operands[0], operands[1], batch + left + right)
-
-
 def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
     """Return the serialized module that requests a single configuration's layouts."""
     return RequestWriter(module, configurable).write(layouts)
