@@ -26,7 +26,7 @@
 #   make bench-cluster           a Ray with two nodes here: overhead, speed, small units, kills: 10 minutes
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
-#   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
+#   make bench-lightgbm          layout LightGBM out of fold; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-rank RUN=folder   what an answer takes: the bundle, the run's ensemble, its members
 #   make bench-choose RUN=folder  regret of every search by measurements, in tables: 80 minutes; goes on; SHARED=...
