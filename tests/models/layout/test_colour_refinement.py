@@ -17,15 +17,12 @@ from solution.domain.neighbours import Neighbours, starts_of
 from solution.features.layout.tensors import CONFLICTS
 from solution.models.layout import colour_refinement, compiled, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import (
-    ColourPlan,
     Colours,
     Marks,
     Round,
     number_colours,
-    number_small,
     refine,
 )
-from solution.models.layout.layout_forward import describe_graph
 from solution.models.layout.layout_gnn import (
     DeviceRound,
     LayoutGnn,
@@ -231,56 +228,7 @@ def test_labels_are_numbered_node_by_node(seed: int, nodes: int, configs: int) -
         assert repeated[usual] == repeated[colours.nodes == node].max()
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 30), st.integers(0, 5))
-def test_small_labels_are_numbered_alike(seed: int, nodes: int, configs: int, more: int) -> None:
-    """Without sorting, and where some numbers are not used."""
-    labels = np.random.default_rng(seed).integers(0, 4, (nodes, configs))
-    labels += 4 * np.arange(nodes)[:, None]
-    expected = number_colours(labels.astype(np.uint64))
-    found = number_small(labels, 4 * nodes + more)
-    for name in ("numbers", "nodes", "configs"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-
-
 CPU = torch.device("cpu")
-WIDTH = 3
-
-
-def compute(
-    derived: ColourPlan, pooling: SparseRows, values: np.ndarray, configs: int
-) -> np.ndarray:
-    """Sums over nodes (configs, sums) of what rounds make of `values` (nodes + pairs, WIDTH)."""
-    x = values[derived.nodes]
-    x[derived.configured] += values[len(values) - 1 - derived.pairs]
-    for aggregation, marks, parents in derived.rounds:
-        extra = marks.expand(len(parents))
-        messages = np.repeat(x, 3, axis=0) * np.tile(np.float32([[1], [2], [3]]), (len(x), 1))
-        received = aggregation.product(messages) + extra.sum(axis=1, keepdims=True)
-        x = np.tanh(received) + x[parents]
-    pooled = pooling.product(x).reshape(1 + 2 * configs, -1)
-    return pooled[0] + pooled[1 : 1 + configs] + pooled[1 + configs :]
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=3), st.integers(1, 40), st.integers(0, 3))
-def test_it_is_what_is_compiled(seeds: list[int], configs: int, rounds: int) -> None:
-    graphs = [make_layout_graph(seed, configs=40) for seed in seeds]
-    structures = [describe_graph(graph, "neighbourhood", 1).structure for graph in graphs]
-    generator = np.random.default_rng(configs)
-    known = [len(own.codebook.codes) for own in structures]  # some are there twice
-    rows = np.stack([np.resize(generator.permutation(size), configs) for size in known], axis=1)
-    expected = colour_refinement.plan_colours(structures, rows, rounds)
-    found = compiled.plan_colours(structures, rows, rounds)
-    size = sum(own.num_nodes + own.num_pairs for own in structures)
-    values = generator.normal(size=(size, WIDTH)).astype(np.float32)
-    pooling = colour_refinement.find_pooling(structures, found.last)
-    sums = compute(found, pooling, values, configs)
-    pooling = colour_refinement.find_pooling(structures, expected.last)
-    wanted = compute(expected, pooling, values, configs)
-    np.testing.assert_allclose(sums, wanted, rtol=1e-5, atol=1e-5)
-    for one, other in zip(found.rounds, expected.rounds, strict=True):
-        assert len(one.parents) == len(other.parents)  # no colour is there twice
 
 
 def draw_round(generator: np.random.Generator, before: int, after: int, marked: int) -> Round:
