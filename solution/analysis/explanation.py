@@ -21,15 +21,13 @@ from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment, list_experiments
 from solution.features.column import Feature
-from solution.models.base import Ranker, RankerSettings
+from solution.models.base import Ranker
 from solution.models.catalogue import Model, load_model
 from solution.models.linear import LinearRanker
 from solution.models.trees.boosted_trees import BoostedTrees
 from solution.runs.folder import EXPERIMENTS, Run, recall_command
 from solution.runs.job import MODEL
 from solution.serving.words import describe_configs
-from solution.store.graph_file import GraphCache, LazyGraphs
-from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.system.wording import compare_times, count
@@ -183,12 +181,6 @@ def find_explained(name: str, run: Run) -> Experiment:
             "another name, or in another folder."
         )
     return found
-
-
-def labelled_graphs(store: Store, collection: str, ranker: RankerSettings) -> LazyGraphs:
-    """Return the collection's labelled graphs, prepared as the ranker needs them."""
-    rows = store.graphs.filter(pl.col("collection") == collection, "labelled")
-    return store.load(rows, GraphCache(), ranker.preparation)
 
 
 def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:

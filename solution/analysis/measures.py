@@ -10,8 +10,6 @@ from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
 from solution.features.preparation import neighbourhood
 
-FOLDS = 5  # folds of the cross-validation in `separability`
-
 
 def slowdowns(graph: Graph) -> np.ndarray:
     """Return the runtimes (configs,) of a labelled graph divided by the fastest."""
@@ -150,28 +148,6 @@ def principal_components(vectors: np.ndarray, count: int = 2) -> tuple[np.ndarra
     coordinates[:, :found] = (left * strengths)[:, :found]
     shares[:found] = strengths[:found] ** 2 / max(1e-12, float((strengths**2).sum()))
     return coordinates, shares
-
-
-def separability(points: np.ndarray, runtimes: np.ndarray) -> float:
-    """Return how well a plane separates the faster half of configurations from the slower half.
-
-    This is the balanced accuracy of a logistic regression on points (n, components),
-    cross-validated in five folds; 0.5 is chance. A competition write-up that finds "strong linear
-    separability" in three components shows pictures and no number. Held-out points make sure that
-    fitting noise is not rewarded. NaN if one half has fewer than five configurations.
-    """
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    is_slow = runtimes > np.median(runtimes)
-    if min(is_slow.sum(), (~is_slow).sum()) < FOLDS:
-        return float("nan")
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    plane = make_pipeline(StandardScaler(), LogisticRegression())
-    scores = cross_val_score(plane, points, is_slow, cv=folds, scoring="balanced_accuracy")
-    return float(scores.mean())
 
 
 def opcode_shares(graph: Graph) -> np.ndarray:

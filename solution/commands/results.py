@@ -176,8 +176,7 @@ def explain(
     if isinstance(model.ranker, CostRanker):
         _explain_by_states(model.ranker, chosen, config, pictures)
     else:
-        others = words.labelled_graphs(store, chosen.collection.name, found.ranker)
-        _explain_by_columns(model.ranker, chosen, config, others, pictures)
+        _explain_by_columns(model.ranker, chosen, config, pictures)
     say(f"Model: {folder}. Pictures: {pictures}")
 
 
@@ -194,9 +193,7 @@ def _explain_by_states(
     pictures.draw_costs(explained, folder / "costs.png")
 
 
-def _explain_by_columns(
-    ranker: "Ranker", graph: "Graph", config: int | None, others: Sequence["Graph"], folder: Path
-) -> None:
+def _explain_by_columns(ranker: "Ranker", graph: "Graph", config: int | None, folder: Path) -> None:
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
 
@@ -205,8 +202,6 @@ def _explain_by_columns(
     output.print(words.show_contributions(explained))
     output.print(words.show_importance(explained.features, explained.importance))
     pictures.draw_contributions(explained, folder / "contributions.png")
-    marked, rows_of = (explained.slow, explained.fast), words.check_explained(ranker).rows_of
-    pictures.draw_components(graph, others, folder / "components.png", marked, rows_of)
 
 
 def _warn_of_part(run_folder: Path) -> None:
