@@ -3,7 +3,7 @@
 Each function returns a figure: a notebook displays it, a report or a test saves it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -57,25 +57,19 @@ def make_panels(
     return figure, list(zip(panels, groups.values(), strict=False))
 
 
-def draw_rule(
-    graphs: Sequence[Graph], measure: Callable[[Graph], np.ndarray], name: str, counted: str
-) -> Figure:
-    """Return a figure of how well a heuristic ranks the configurations of labelled layout graphs.
+def draw_violations(graphs: Sequence[Graph]) -> Figure:
+    """Return a figure of how well the violation ratio ranks the configurations of labelled layout
+    graphs. It is the share of nodes whose largest dimension is not minor-most.
 
-    Left: Kendall's tau of the heuristic with the runtime, a point per graph. Right: the graph with
-    the largest absolute tau, a point per configuration.
-
-    Args:
-        measure: returns the heuristic's values (configs,) for a graph.
-        name: the heuristic's name.
-        counted: the axis label of the heuristic's values.
+    Left: Kendall's tau of the ratio with the runtime, a point per graph. Right: the graph with the
+    largest absolute tau, a point per configuration.
     """
     layout = labelled_layouts(graphs)
     if not layout:
         return say(NO_LAYOUT)
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    measured = [measure(graph) for graph in layout]
+    measured = [100 * measures.violation_ratio(graph) for graph in layout]
     taus = [kendall_tau(m, measures.slowdowns(g)) for m, g in zip(measured, layout, strict=True)]
     names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
     for row, collection in enumerate(names):
@@ -86,14 +80,14 @@ def draw_rule(
     left.axvline(0, color="black", lw=0.8, ls=":", label="tells nothing")
     left.set_yticks(range(len(names)), names)
     left.set_ylim(len(names) - 0.4, -0.6)
-    left.set_xlabel(f"Kendall's tau of {name} and runtime (a point a graph)")
-    left.set_title(f"{name.capitalize()} against runtime")
+    left.set_xlabel("Kendall's tau of violation ratio and runtime (a point a graph)")
+    left.set_title("Violation ratio against runtime")
     left.legend(fontsize=8, frameon=False, loc="lower left")
     strongest = int(np.argmax(np.abs(taus)))
     graph = layout[strongest]
     chosen = spread_evenly(graph.num_configs)
     right.scatter(measured[strongest][chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
-    right.set_xlabel(counted)
+    right.set_xlabel("nodes whose largest dimension is not minor-most (%)")
     right.set_ylabel("runtime over the fastest")
     words = f"{graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}"
     right.set_title(f"The strongest: {words}", fontsize=10)
@@ -222,17 +216,6 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
     return figure
 
 
-def draw_violations(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of Kendall's tau between violation ratio and runtime, a point per graph. The
-    violation ratio is the share of nodes whose largest dimension is not minor-most."""
-    return draw_rule(
-        graphs,
-        lambda graph: 100 * measures.violation_ratio(graph),
-        "violation ratio",
-        "nodes whose largest dimension is not minor-most (%)",
-    )
-
-
 def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
     """Return a figure of each program's fastest runtime, beside its shares of opcodes. The program
     with the shortest runtime stands first."""
@@ -359,58 +342,3 @@ def draw_gains(graphs: Sequence[Graph]) -> Figure:
         words = f"median {np.median(gains):.0f}%, at most {max(gains):.0f}%"
         axes.set_title(f"{axes.get_title()}: {words}", fontsize=9)
     return figure
-
-
-def draw_distances(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of whether runtime grows with the distance from the fastest configuration.
-    The distance is the number of swaps of dimensions (solution.analysis.measures.swaps_to_best)."""
-    return draw_rule(
-        graphs,
-        measures.swaps_to_best,
-        "distance",
-        "swaps of dimensions away from the fastest configuration",
-    )
-
-
-def draw_copies(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the trade-off between padding in each operation and copies between them.
-    Left: for each graph, Kendall's tau of the padding and of the copied bytes with the runtime.
-    Right: the configurations of the program in which padding and copies vary most."""
-    layout = labelled_layouts(graphs)
-    if not layout:
-        return say(NO_LAYOUT)
-    costs = [(measures.padded_bytes(graph), measures.copied_bytes(graph)) for graph in layout]
-    figure = Figure(figsize=(12, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    times = [measures.slowdowns(graph) for graph in layout]
-    taus = [[kendall_tau(cost, t) for cost in both] for both, t in zip(costs, times, strict=True)]
-    for name, colour in COLOURS.items():
-        points = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
-        if points:
-            left.scatter(*zip(*points, strict=True), color=colour, s=22, alpha=0.6, label=name)
-    left.axhline(0, color="black", lw=0.8, ls=":")
-    left.axvline(0, color="black", lw=0.8, ls=":")
-    left.set_xlabel("Kendall's tau of padding and runtime (a point a graph)")
-    left.set_ylabel("Kendall's tau of copied bytes and runtime")
-    left.set_title("What a layout costs: in each operation, and between them")
-    left.legend(fontsize=8, frameon=False)
-    widest = int(np.argmax([np.prod([np.std(cost) for cost in both]) for both in costs]))
-    _draw_trade(right, layout[widest], *costs[widest])
-    return figure
-
-
-def _draw_trade(axes: Axes, graph: Graph, padded: np.ndarray, copied: np.ndarray) -> None:
-    """Draw padding against copied bytes, a point per configuration; mark the fastest one."""
-    chosen, slow = spread_evenly(graph.num_configs), measures.slowdowns(graph)
-    points = axes.scatter(
-        100 * padded[chosen], 100 * copied[chosen], c=slow[chosen], cmap="viridis_r", s=14
-    )
-    axes.figure.colorbar(points, ax=axes, label="runtime over the fastest")
-    best = int(slow.argmin())
-    axes.plot(
-        100 * padded[best], 100 * copied[best], "o", ms=11, mfc="none", mec="C3", label="fastest"
-    )
-    axes.set_xlabel("padding of what configurable nodes write and read (% of the bytes)")
-    axes.set_ylabel("bytes between them that are copied (%)")
-    axes.set_title(f"Configurations of {graph.key[0]}:{show_name(graph)}", fontsize=10)
-    axes.legend(fontsize=8, frameon=False, loc="center right")

@@ -32,8 +32,6 @@ OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,
     "pruning": data_pictures.draw_pruning,
     "violations": data_pictures.draw_violations,
-    "distances": data_pictures.draw_distances,
-    "copies": data_pictures.draw_copies,
 }
 
 

@@ -5,8 +5,6 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
-from solution.features.layout import layout_table
-from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
 from solution.features.preparation import neighbourhood
 
@@ -49,56 +47,6 @@ def gain_over_compiler(graph: Graph) -> float | None:
     """Return default / fastest runtime - 1; None if no configuration is the compiler's default."""
     default = default_runtime(graph)
     return None if default is None else default / fastest(graph) - 1
-
-
-def swaps_to_best(graph: Graph) -> np.ndarray:
-    """Return each configuration's distance (configs,) from the fastest, in swaps of dimensions.
-
-    The distance of two layouts is the number of pairs of dimensions in a different order (Kendall's
-    tau distance). This is the number of swaps of neighbouring dimensions that turn one layout into
-    the other. It is summed over the output, input and kernel layouts of all configurable nodes. A
-    layout that is left to the compiler counts as the program's layout. The graph's padding must be
-    corrected.
-    """
-    assert graph.runtimes is not None
-    layouts = graph.layouts
-    # (configurable nodes,) index of each node's layout in the fastest configuration
-    best = layouts.pairs(layouts.rows[[int(graph.runtimes.argmin())]])[0]
-    swaps = np.zeros(len(layouts.layouts), np.int64)
-    first, second = np.triu_indices(MAX_RANK, 1)
-    for number, tensor in enumerate(LAYOUT_TENSORS):
-        tensors = find_tensors(graph, tensor)
-        given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
-        past = np.arange(MAX_RANK) >= tensors.ranks[:, None]  # past the rank, slot i gets axis i
-        positions = np.argsort(np.where(past, np.arange(MAX_RANK), tensors.layouts), axis=1)
-        # (layouts, dimensions): each dimension's position in memory, minor to major. First it is
-        # MAX_RANK plus the position in the program's layout; the loop overwrites set dimensions.
-        positions = MAX_RANK + positions[layouts.node]
-        for slot in range(MAX_RANK):
-            rows = np.flatnonzero(given[:, slot] >= 0)
-            positions[rows, given[rows, slot]] = slot
-        # count the pairs of dimensions whose order differs from that in the best layout
-        before = positions[:, first] < positions[:, second]
-        is_there = second < tensors.ranks[layouts.node][:, None]
-        swaps += ((before != before[best[layouts.node]]) & is_there).sum(axis=1)
-    total = np.zeros(len(layouts.codes), np.int64)
-    for pairs in layouts.pairs(slice(None)).T:  # one node at a time, to save memory
-        total += swaps[pairs]
-    return total[layouts.rows]
-
-
-def copied_bytes(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of the bytes between configurable nodes that must be copied. A
-    tensor is copied if its producer and its consumer order its dimensions differently in memory."""
-    column = [feature.name for feature in layout_table.COPIES].index("copies_order_bytes")
-    return layout_table.count_copies(graph)[graph.layouts.rows, column]
-
-
-def padded_bytes(graph: Graph) -> np.ndarray:
-    """Return padding bytes / real bytes (configs,), summed over the tensors that configurable nodes
-    read and write."""
-    column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
-    return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:

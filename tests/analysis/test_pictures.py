@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +28,6 @@ from solution.data.summaries import SCHEMA, summarise
 from solution.domain import vocabulary
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
-from solution.features.layout.tensors import find_constraints
-from solution.features.operations import num_bytes
 from solution.features.preparation import repair_padding
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -178,59 +175,6 @@ def test_the_gain_is_over_what_the_compiler_does_by_itself() -> None:
     assert measures.default_runtime(other) is measures.gain_over_compiler(other) is None
     kernel = dataclasses.replace(make_tile_graph(0, 2), runtimes=np.array([0.8, 1.0]))
     assert measures.gain_over_compiler(kernel) == pytest.approx(0.25)
-
-
-def slow_swaps(graph: Graph) -> list[int]:
-    """Pairs of dimensions of every output, node by node; nothing else is laid out there."""
-    best, found = int(np.argmin(graph.runtimes)), []
-    tensor = graph.layouts.expand().tolist()
-
-    def order(config: int, position: int, rank: int, program: list[int]) -> list[int]:
-        given = [axis for axis in tensor[config][position][:6] if axis >= 0]
-        return given + [axis for axis in program[:rank] if axis not in given]
-
-    for config in range(graph.num_configs):
-        swaps = 0
-        for position, node in enumerate(graph.configurable):
-            rank = int((graph.node_features[node, 21:27] > 0).sum())
-            program = [int(axis) for axis in graph.node_features[node, 134:140]]
-            one, other = (order(c, position, rank, program) for c in (config, best))
-            for a, b in combinations(range(rank), 2):
-                swaps += (one.index(a) < one.index(b)) != (other.index(a) < other.index(b))
-        found.append(swaps)
-    return found
-
-
-@settings(max_examples=25, deadline=None)
-@given(SEEDS)
-def test_swaps_are_pairs_of_dimensions_in_another_order(seed: int) -> None:
-    graph = repair_padding(make_layout_graph(seed, 15))
-    assert measures.swaps_to_best(graph).tolist() == slow_swaps(graph)
-
-
-def slow_copies(graph: Graph) -> list[float]:
-    """Of the tensors between configurable nodes, the share of bytes whose two orders differ."""
-    constraints, size = find_constraints(graph), num_bytes(graph)
-    found = []
-    for code in graph.layouts.codes[graph.layouts.rows]:
-        moved = total = 0.0
-        ends = [*constraints.starts[1:], len(constraints.configurable)]
-        for node, first, last in zip(constraints.nodes, constraints.starts, ends, strict=True):
-            given = {
-                int(constraints.order[code[constraints.configurable[k]] + constraints.offsets[k]])
-                for k in range(first, last)
-            } - {-1}
-            total += size[node]
-            moved += size[node] * (len(given) > 1)
-        found.append(moved / total if total else 0.0)
-    return found
-
-
-@settings(max_examples=15, deadline=None)
-@given(SEEDS)
-def test_what_is_copied_are_tensors_with_two_orders(seed: int) -> None:
-    graph = repair_padding(make_layout_graph(seed, 12))
-    np.testing.assert_allclose(measures.copied_bytes(graph), slow_copies(graph), atol=1e-6)
 
 
 def test_figures_say_where_there_is_nothing_to_draw() -> None:

@@ -190,7 +190,7 @@ def test_inspect_draws_pictures_of_a_folder(fastslow: FastSlow, tmp_path: Path) 
         write_graph(make_layout_graph(seed, name=f"program_{seed}"), tmp_path / "data")
     assert_done(fastslow("inspect", "data"))
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
-    assert {"ranges.png", "gains.png", "distances.png", "violations.png"} <= drawn
+    assert {"ranges.png", "gains.png", "violations.png"} <= drawn
 
 
 @pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
