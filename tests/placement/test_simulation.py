@@ -78,21 +78,6 @@ def test_a_cycle_is_named() -> None:
         build_cost_graph("ring", make_columns(4, 0), edges)
 
 
-def test_a_split_fusion_and_fusions_that_wait_for_each_other_are_named() -> None:
-    columns = make_columns(4, 0)._replace(fusion_kinds=np.ones(4, np.uint8))
-    graph = build_cost_graph("chain", columns, np.array([[1, 0], [2, 1], [3, 2]]))
-    environment = Environment(graph, make_machine(2))
-    decision = default_decision(graph)
-    with pytest.raises(InputError, match="form a cycle"):
-        environment.timeline(decision, np.array([0, 1, 0, 1]))
-    split = dataclasses.replace(decision, placement=np.array([0, 1, 1, 1]))
-    with pytest.raises(InputError, match="fusion.*0.*1.*1"):
-        environment.timeline(split, np.array([0, 0, 1, 2]))
-    whole = environment.timeline(decision, np.zeros(4, np.int64))
-    levels = dataclasses.replace(decision, fusion=np.ones(4, np.int64))
-    assert whole.outcome.seconds == environment.runtime(levels).seconds
-
-
 @pytest.mark.parametrize("what", ["placement", "fusion"])
 def test_a_number_that_is_not_there_is_named(what: str) -> None:
     graph = make_graph(10, 1)

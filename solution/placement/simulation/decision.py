@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solution.domain.neighbours import find_depths
-from solution.placement.graphs.cost_graph import DATA, CostGraph
+from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import Machine
 from solution.system.errors import InputError
 
@@ -85,36 +84,4 @@ def _check_range(graph: CostGraph, what: str, values: np.ndarray, count: int) ->
         raise InputError(
             f"{graph.name}: node {bad[0]} has the {what} {values[bad[0]]}; there are 0 to "
             f"{count - 1}."
-        )
-
-
-def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) -> None:
-    """Raise InputError if fusions cannot run: if one is split over devices or has a node that runs
-    no kernel, or if they wait for each other. `groups`: (nodes,) number of each node's fusion."""
-    placement = placement[graph.leaders]
-    names, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-    sizes = np.bincount(inverse)
-    split = np.flatnonzero(placement != placement[first][inverse])
-    if len(split):
-        node = split[0]
-        raise InputError(
-            f"{graph.name}: a split fusion: {names[inverse[node]]} has node {node} on device "
-            f"{placement[node]} and node {first[inverse[node]]} on device "
-            f"{placement[first[inverse[node]]]}. A kernel runs on one device."
-        )
-    idle = np.flatnonzero((graph.fusion_kinds == DATA) & (sizes[inverse] > 1))
-    if len(idle):
-        raise InputError(f"{graph.name}: node {idle[0]} runs no kernel and cannot be fused.")
-    _check_order(graph, inverse, names)
-
-
-def _check_order(graph: CostGraph, inverse: np.ndarray, names: np.ndarray) -> None:
-    between = inverse[graph.edges]
-    between = np.unique(between[between[:, 0] != between[:, 1]], axis=0)
-    stuck = np.flatnonzero(find_depths(between, len(names)) < 0)
-    if len(stuck):
-        shown = ", ".join(str(name) for name in names[stuck[:5]])
-        raise InputError(
-            f"{graph.name}: the fusions form a cycle; {shown} wait for each other. Take a node "
-            "out of one of them."
         )

@@ -13,7 +13,6 @@ from solution.placement.simulation.decision import (
     Timeline,
     Transfer,
     check_decision,
-    check_groups,
 )
 from solution.placement.simulation.simulate import find_chain, fuse, simulate
 
@@ -36,15 +35,10 @@ class Environment:
         _, _, found = self._run(decision)
         return self._judge(*found)
 
-    def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
-        """Return when each kernel and transfer starts and ends; `groups` (nodes,), the number of
-        each node's fusion, replaces the decision's levels."""
+    def timeline(self, decision: Decision) -> Timeline:
+        """Return when each kernel and transfer starts and ends."""
         check_decision(self.graph, self.machine, decision)
-        given = None
-        if groups is not None:
-            check_groups(self.graph, decision.placement, groups)
-            given = _name_by_last(groups)
-        placement, kernels, found = self._run(decision, given)
+        placement, kernels, found = self._run(decision)
         _, _, start, end, sent, what = found
         devices = len(self.machine)
         transfers = [
@@ -64,15 +58,11 @@ class Environment:
                            *self.graph.producers, sent, what)  # fmt: skip
         return np.flatnonzero(chain)
 
-    def _run(
-        self, decision: Decision, kernels: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-        """Return each node's device (nodes,) and kernel (nodes,), and the result of `simulate`.
-        `kernels`: (nodes,) the kernel of each node; None: fuse nodes as the decision says."""
+    def _run(self, decision: Decision) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
+        """Return each node's device (nodes,) and kernel (nodes,), and the result of `simulate`."""
         placement, graph = decision.placement[self.graph.leaders], self.graph
-        if kernels is None:
-            levels = np.asarray(decision.fusion, np.int64)
-            kernels = fuse(graph.fusion_kinds, *graph.consumers, placement, levels, FUSION_LEVELS)
+        levels = np.asarray(decision.fusion, np.int64)
+        kernels = fuse(graph.fusion_kinds, *graph.consumers, placement, levels, FUSION_LEVELS)
         found = simulate(self._arrays, placement, kernels, decision.priorities)
         return placement, kernels, found
 
@@ -87,11 +77,3 @@ class Environment:
             f"{device.memory_bytes / 1e9:.2f} GB"
         )
         return StepResult(seconds, peak, reason)
-
-
-def _name_by_last(groups: np.ndarray) -> np.ndarray:
-    """Return each node's fusion (nodes,), renumbered: a fusion gets the number of its last node."""
-    _, inverse = np.unique(groups, return_inverse=True)
-    last = np.zeros(inverse.max() + 1, np.int64)
-    np.maximum.at(last, inverse, np.arange(len(groups)))
-    return last[inverse]
