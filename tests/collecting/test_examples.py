@@ -11,23 +11,18 @@ import sys
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from benchmarks.collected_sample import COUNTS, Sample, draw_drafts, find_architectures
-from benchmarks.fewest_compilations import PatientEstimator
 from benchmarks.release import pack
-from benchmarks.tpu_models import FAMILIES, build, draw_settings, write_file
 from solution.analysis.data_check import check_files
 from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.families import write_programs
 from solution.collecting.program_space import LAYOUTS, make_collected_space
 from solution.collecting.space import draw_new
-from solution.collecting.target import parse_target
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.programs.child import Child, Limits
@@ -182,55 +177,6 @@ def test_a_program_has_the_same_digest_in_every_folder(tmp_path: Path) -> None:
             found += [program for _ in range(2) for program in read_programs(path, child)]
     assert len({program.digest for program in found}) == 1
     assert str(tmp_path).encode() not in found[0].plain
-
-
-NAMES = [name for names in FAMILIES.values() for name in names]
-SMALL = {"depth": 1, "width": 64, "batch": 2, "length": 32, "heads": 4}
-MOMENTS = {"sgd": 0, "momentum": 1, "adam": 2}  # that an optimizer keeps of each parameter
-
-
-def draw(family: str, seed: int, **changed: Any) -> dict[str, Any]:
-    return {**draw_settings(family, np.random.default_rng(seed)), **SMALL, **changed}
-
-
-@pytest.mark.parametrize(
-    ("family", "optimizer"),
-    [*((family, "adam") for family in NAMES), ("dlrm", "sgd"), ("dlrm", "momentum")],
-)
-def test_a_step_returns_parameters_and_moments_as_given(family: str, optimizer: str) -> None:
-    step, arguments = build(**draw(family, 1, optimizer=optimizer))
-    found, given = (
-        [(x.shape, x.dtype) for x in jax.tree.leaves(trees)]
-        for trees in (jax.eval_shape(step, *arguments), arguments[:2])
-    )
-    assert found == given
-    assert len(arguments[1]) == MOMENTS[optimizer] * len(arguments[0])
-
-
-@pytest.mark.parametrize("family", NAMES)
-def test_settings_change_the_program(family: str) -> None:
-    drawn = [draw_settings(family, np.random.default_rng([n, 5])) for n in range(40)]
-    assert len({str(settings) for settings in drawn}) == 40
-    texts = {
-        str(jax.make_jaxpr(program)(*arguments))
-        for program, arguments in (build(**{**settings, **SMALL}) for settings in drawn[:6])
-    }
-    assert len(texts) >= 4, "the draws must differ in more than sizes"
-
-
-def test_a_tpus_compiler_takes_them(workers: Workers, tmp_path: Path) -> None:
-    pytest.importorskip("libtpu", reason="the extra `tpu` is not installed: no TPU's compiler")
-    names, modules = ["unet", "lstm", "dlrm", "message", "experts"], []
-    for number, family in enumerate(names):
-        text = write_file(draw(family, number, optimizer="sgd"))
-        program = read_text(text, tmp_path / f"{family}.py", workers, "tpu")
-        assert program.name == family and len(program.configurable)
-        modules.append(program.module.SerializeToString())
-    with PatientEstimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
-        answers = estimator.estimate_all(modules, 0)
-    # The passes over HLO took them: what is not known is only how long new kernels take.
-    assert len(answers) == len(names)
-    assert [one.refused for one in answers if "are not known" not in one.refused] == []
 
 
 README = REPOSITORY / "docs" / "measured-programs.md"
