@@ -1,18 +1,14 @@
-"""Collections from the program to the npz file, also after kills and with other settings.
+"""Collections from the program to the npz file, also stopped and with other settings.
 
 And targets by name, and machines that cannot compile for them.
 """
 
 import json
-import os
 import pickle
 import platform
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +33,6 @@ from solution.system.files import write_sealed
 from tests.conftest import REPOSITORY, FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.processes import FASTSLOW
-from tests.processes import Program as Running
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200", "--minutes")
 Opening = Callable[..., ProgramCollection]
@@ -102,63 +97,6 @@ def test_a_stopped_collection_draws_the_same_in_the_same_order(
         return made.journal.candidates.select("config", "values").rows()
 
     assert draw("whole", 6) == draw("stopped", 1, 3, 6)
-
-
-@pytest.mark.slow
-def test_kills_lose_nothing_and_confuse_no_names(
-    tmp_path: Path, dense: Program, dense_file: Path
-) -> None:
-    """After each kill, the log has all earlier rows, and each name fits its configuration."""
-    out, chance = tmp_path / "out", random.Random(0)
-    log = out / "log/layout/xla/random/train/dense"
-    space = make_collected_space(dense, LAYOUTS)
-    words = ("collect", "layout", dense_file, "--out", out, *SMALL)
-    known: dict[str, bytes] = {}
-    turns = 0
-    for _ in range(10):
-        process = FASTSLOW.start(*words, "15", group=0)
-        wait_for_progress(process, log, len(known), turns)
-        time.sleep(chance.uniform(0, 1.5))
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        known, turns = check_nothing_lost(log, known, turns, space)
-    assert_said(FASTSLOW.run(*words, "6", timeout=900))
-    check_nothing_lost(log, known, turns, space)
-    npz = out / "npz/layout/xla/random/train/dense.npz"
-    check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
-    assert "dense" in assert_said(FASTSLOW.run(*words, "6"))  # nothing is done again
-
-
-def wait_for_progress(process: Running, log: Path, configs: int, turns: int) -> None:
-    """Wait until the log has more configurations or passes, or the process has ended."""
-    deadline = time.monotonic() + 240
-    while process.poll() is None and time.monotonic() < deadline:
-        found, last = read_progress(log)
-        if len(found) > configs or last > turns:
-            return
-        time.sleep(0.1)
-
-
-def read_progress(log: Path) -> tuple[dict[str, bytes], int]:
-    """Read each file once: polars opens it twice, and it may be replaced in between."""
-    candidates, repeats = (
-        pl.read_parquet(path.read_bytes()) if path.exists() else None
-        for path in (log / CANDIDATE_FILE, log / REPEAT_FILE)
-    )
-    found = {} if candidates is None else dict(candidates.select("config", "values").iter_rows())
-    return found, 0 if repeats is None else repeats["turn"].n_unique()
-
-
-def check_nothing_lost(
-    log: Path, known: dict[str, bytes], turns: int, space: ProgramSpace
-) -> tuple[dict[str, bytes], int]:
-    found, last = read_progress(log)
-    assert known.items() <= found.items()
-    assert last >= turns
-    for name, data in found.items():
-        assert name == name_config(space.from_bytes(data))
-    return found, last
 
 
 def test_a_failing_program_does_not_hide_that_another_ran_out_of_time(
