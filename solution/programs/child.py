@@ -5,7 +5,6 @@ instance of a class whose method `answer` runs in the child. The reply is the me
 Refusal with the reason why there is none.
 """
 
-import ctypes
 import os
 import re
 import struct
@@ -18,7 +17,6 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from uuid import uuid4
 
 import psutil
 
@@ -26,10 +24,9 @@ from solution.programs.compiler import Compiler, RefusedError
 from solution.programs.replies import MARK, Reply, decode_reply, send_reply
 from solution.system.errors import InputError
 from solution.system.files import take_lock
-from solution.system.processes import SPAWN, end_marked, start_child
+from solution.system.processes import SPAWN, start_child
 from solution.system.scratch import ScratchFolder, find_base
 
-SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
 WATCH_SECONDS = 0.02  # seconds between two checks of a child's memory
 START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds on an idle machine
 # Patterns of what XLA prints before it ends the process because of the variable XLA_FLAGS.
@@ -139,7 +136,6 @@ class Child:
         self.platform, self.pinned = "", False
         # True: a user's Python file ran in the process and may have changed its state
         self.has_run_python = False
-        self._mark = uuid4().hex
         self._folder = ScratchFolder()
         self._errors = self._folder.path / "printed.txt"
         self._errors.touch()
@@ -175,7 +171,6 @@ class Child:
                         started.kill()
             self._process.kill()
             self._process.join()
-            end_marked(self._mark)  # processes that the child started and left running
         if self._connection is not None:
             self._connection.close()
         self._process = self._connection = None
@@ -197,9 +192,7 @@ class Child:
         self._said = 0  # the output file is empty
         self._connection, other = SPAWN.Pipe()
         # Spawn instead of fork, so that the child holds only what its work needs.
-        self._process = start_child(
-            self._work, other, self._errors, self.core, context=SPAWN, mark=self._mark
-        )
+        self._process = start_child(self._work, other, self._errors, self.core, context=SPAWN)
         other.close()
         try:
             reply = self._receive(START_SECONDS)
@@ -356,14 +349,12 @@ def redirect(errors: Path) -> None:
 
 def keep_to_itself() -> None:
     """Isolate a program that runs in this process: it must not write to inherited channels, such as
-    the resource tracker's, and (on Linux) `Child.end` also ends processes that it leaves behind."""
+    the resource tracker's."""
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, tracker)
         os.close(nothing)
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
 def _pin(core: int) -> bool:

@@ -54,9 +54,6 @@ NETS = (
 )
 STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds that a worker may take to end
-# environment variable that marks processes of a user's program; end_marked finds them by it
-MARK = "FASTSLOW_STARTED_BY"
-ROUNDS = 10  # how many times end_marked looks for marked processes, at most
 UNCOLLECTED = "solution.system.uncollected"
 # maximum length of the temporary folder's path, in which multiprocessing makes a socket: a socket's
 # path has at most 107 bytes, and multiprocessing adds 33
@@ -174,7 +171,6 @@ def start_child(
     target: Callable[..., None],
     *arguments: Any,
     context: Context | None = None,
-    mark: str = "",
 ) -> Any:
     """Start a process that calls `target`; it ends if this process ends or is killed.
 
@@ -182,51 +178,14 @@ def start_child(
         target: a function of an importable module, not of the script that is run.
         arguments: picklable objects whose classes are in importable modules.
         context: how the process starts; None: as `choose_context` decides.
-        mark: the value of the environment variable MARK in the process and in those that it
-            starts, by which end_marked finds them; the process must be spawned.
     """
-    begin = (dict(os.environ) | ({MARK: mark} if mark else {}), target, *arguments)
+    begin = (dict(os.environ), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
     # Start multiprocessing's resource tracker now, because starting it below would unblock Ctrl-C.
     resource_tracker.ensure_running()
-    with _no_script(), _interrupts_held(), _marked(mark):
+    with _no_script(), _interrupts_held():
         process.start()
     return process
-
-
-@contextmanager
-def _marked(mark: str) -> Iterator[None]:
-    """Set the variable MARK, unless `mark` is empty, for processes started in the block."""
-    before = os.environ.get(MARK)
-    if mark:
-        os.environ[MARK] = mark
-    try:
-        yield
-    finally:
-        if mark and before is None:
-            del os.environ[MARK]
-        elif mark and before is not None:
-            os.environ[MARK] = before
-
-
-def end_marked(mark: str) -> None:
-    """Kill all processes whose environment variable MARK is `mark`, even if their parent has ended.
-    A daemon escapes if it was started with another environment and its parent has ended."""
-    for _ in range(ROUNDS):  # a process may start another one meanwhile
-        found = [process for process in psutil.process_iter() if _has_mark(process, mark)]
-        for process in found:
-            with suppress(psutil.Error):
-                process.kill()
-        if not found:
-            return
-        psutil.wait_procs(found, LONGEST_END)
-
-
-def _has_mark(process: psutil.Process, mark: str) -> bool:
-    try:
-        return bool(process.environ().get(MARK) == mark)
-    except (psutil.Error, OSError):  # the process has ended, or is another user's
-        return False
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.loaded import Loaded
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
-from solution.programs.child import Child, ChildDiedError, Limits
+from solution.programs.child import Child, Limits
 from solution.programs.compiler import Flags
 from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
@@ -65,24 +65,10 @@ def test_a_process_that_does_not_start_is_not_the_files_fault(
         assert not child.is_alive
 
 
-DAEMONS = """
-import os, signal, subprocess, time
-from pathlib import Path
+STARTS = """
+import subprocess
 
-if not os.fork():  # it starts a daemon, as shells and servers do, and ends
-    os.setsid()
-    if not os.fork():
-        subprocess.Popen(["sleep", {seconds!r}], start_new_session=True)
-        for channel in range(3, 64):
-            try:
-                os.close(channel)
-            except OSError:
-                pass
-        Path("started").touch()
-        os.execvp("sleep", ["sleep", {seconds!r}])
-    os._exit(0)
-while not Path("started").exists():
-    time.sleep(0.01)
+subprocess.Popen(["sleep", {seconds!r}], start_new_session=True)
 {end}
 import jax.numpy as jnp
 arguments = [jnp.ones((4, 4))]
@@ -98,7 +84,7 @@ def find_sleeping(seconds: str) -> list[psutil.Process]:
 
 @pytest.fixture
 def seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return the argument by which a test's daemons are found."""
+    """Return the argument by which the process that a test's program starts is found."""
     monkeypatch.chdir(tmp_path)
     chosen = f"600.{abs(hash(str(tmp_path)))}"
     yield chosen
@@ -106,32 +92,21 @@ def seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         process.kill()
 
 
-@pytest.mark.parametrize(("end", "limit", "words"), [
-    ("os.kill(os.getpid(), signal.SIGKILL)", 60, "process ended"),
-    ("os._exit(3)", 60, "process ended"), ("while True: pass", 5, "5.*seconds"), ("pass", 60, ""),
-])  # fmt: skip
-def test_daemons_end_after_who_left_them(
-    end: str, limit: int, words: str, seconds: str, workers: Workers
-) -> None:
-    path = Path("leaves.py")
-    path.write_text(DAEMONS.format(seconds=seconds, end=end))
-    with Child(Limits(limit), workers.compiling.core) as child:
-        if words:
-            with pytest.raises((ChildDiedError, InputError), match=words):
-                list(read_programs(path, child))
-        else:
-            assert len(list(read_programs(path, child))) == 1
-        assert Path("started").exists()
+def test_processes_end_with_the_program_that_started_them(seconds: str, workers: Workers) -> None:
+    Path("starts.py").write_text(STARTS.format(seconds=seconds, end=""))
+    with Child(Limits(), workers.compiling.core) as child:
+        assert len(list(read_programs(Path("starts.py"), child))) == 1
+        assert find_sleeping(seconds)
     assert not find_sleeping(seconds)
 
 
-def test_daemons_end_if_the_whole_command_is_killed(seconds: str) -> None:
-    Path("leaves.py").write_text(DAEMONS.format(seconds=seconds, end="time.sleep(100)"))
-    process = subprocess.Popen([sys.executable, "-m", "solution", "rank", "leaves.py"])
+def test_processes_end_if_the_whole_command_is_killed(seconds: str) -> None:
+    Path("starts.py").write_text(STARTS.format(seconds=seconds, end="import time; time.sleep(100)"))
+    process = subprocess.Popen([sys.executable, "-m", "solution", "rank", "starts.py"])
     deadline = time.monotonic() + 60
-    while len(find_sleeping(seconds)) < 2 and time.monotonic() < deadline:
+    while not find_sleeping(seconds) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert len(find_sleeping(seconds)) == 2
+    assert find_sleeping(seconds)
     process.kill()
     process.wait()
     while find_sleeping(seconds) and time.monotonic() < deadline:
