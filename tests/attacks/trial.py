@@ -1,32 +1,22 @@
-"""Mutated files read one after the other, in a process with little memory that may die of it.
+"""Mutated files of a kind, read one after the other by nobody."""
 
-Before each one its number is written where the parent sees it even after a crash. So a signal, or
-no answer, is known to be of this very file, and the next process goes on behind it.
-"""
-
-import json
-import mmap
 import os
 import random
-import resource
-import struct
-import sys
 import traceback
-import warnings
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from solution.system.errors import InputError
-from tests.attacks.kinds import AGAIN, BY_NAME, KINDS, Kind
+from tests.attacks.kinds import AGAIN, BY_NAME, Kind
 from tests.attacks.mutations import REPLACEMENTS, mutate
 from tests.made.hostile import NOBODY
 
-MEMORY = 1 << 30  # bytes, beside what the process has when it begins
-PROGRESS = struct.Struct("<qq")  # the place of the kind, the number of the mutation
+NUMBER = "number"  # the file that says of which kind, and which mutation, is read
 SAME, MADE_AGAIN, REFUSED, OTHER = "same", "again", "refused", "other"
-SILENT, TRACEBACK, SIGNAL, HANG = "silent", "traceback", "signal", "hang"
-FAILURES = (SILENT, TRACEBACK, SIGNAL, HANG)
-OUTCOMES = (SAME, MADE_AGAIN, REFUSED, OTHER, *FAILURES)
+SILENT, TRACEBACK = "silent", "traceback"
+FAILURES = (SILENT, TRACEBACK)
 
 
 class Trial:
@@ -87,39 +77,34 @@ def names(message: str, path: Path) -> bool:
     return any(text in message for text in (str(path), f"{path.parent}:", *parts))
 
 
-def limit_memory() -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+@cache
+def prepare(name: str, folder: Path) -> Trial:
+    return Trial(BY_NAME[name], folder)
 
 
-def main(folder: Path, names: Sequence[str], first_kind: int, first: int, count: int) -> None:
-    """Do `count` mutations of each of the kinds, from number `first` of kind number `first_kind`.
+def run_mutations(
+    name: str, folder: Path, numbers: range
+) -> tuple[Counter[str], list[tuple[str, ...]]]:
+    """How many of a kind's mutations had which outcome, and what is to be said of failures.
 
-    Appends a line of JSON to folder/outcomes.jsonl for each mutation that must not be, and for each
-    kind that is done how many had which outcome.
+    Before each one its number is written, which names the one that the process dies of.
     """
-    made = folder / f"made-{first_kind}-{first}"  # what a process leaves that died is damaged
-    made.mkdir()
-    kinds = [BY_NAME[name] for name in names[first_kind:]]
-    trials = [Trial(kind, made) for kind in kinds]
-    _give_to_nobody(made)
-    limit_memory()
-    if os.geteuid() == 0:  # who may read everything; for good, for each change is told every thread
+    trial, counts = prepare(name, folder), Counter[str]()
+    failures: list[tuple[str, ...]] = []
+    _give_to_nobody(folder)
+    user = os.geteuid()
+    if user == 0:  # who may read everything
         os.seteuid(NOBODY)
-    warnings.simplefilter("ignore")
-    with (folder / "progress").open("r+b") as file, mmap.mmap(file.fileno(), 0) as progress:
-        for place, trial in enumerate(trials, first_kind):
-            counts = dict.fromkeys(OUTCOMES, 0)
-            for number in range(first if place == first_kind else 0, count):
-                progress[: PROGRESS.size] = PROGRESS.pack(place, number)
-                done, outcome, said = trial.run(number)
-                counts[outcome] += 1
-                if outcome in FAILURES:
-                    note(folder, trial.kind.name, number, done, outcome, said)
-                if number % 500 == 499:
-                    note_counts(folder, trial.kind.name, counts)
-            note_counts(folder, trial.kind.name, counts)
+    try:
+        for number in numbers:
+            (folder / NUMBER).write_text(f"{name}, mutation {number}")
+            done, outcome, said = trial.run(number)
+            counts[outcome] += 1
+            if outcome in FAILURES:
+                failures.append((name, str(number), done, outcome, said[-2000:]))
+    finally:
+        os.seteuid(user)
+    return counts, failures
 
 
 def _give_to_nobody(folder: Path) -> None:
@@ -128,22 +113,3 @@ def _give_to_nobody(folder: Path) -> None:
         path.chmod(0o777 if path.is_dir() else 0o666)
         if os.geteuid() == 0:
             os.chown(path, NOBODY, -1)
-
-
-def note(folder: Path, name: str, number: int, done: str, outcome: str, said: str) -> None:
-    """Write down a mutation that must not be."""
-    line = {"kind": name, "number": number, "done": done, "outcome": outcome, "said": said[-2000:]}
-    with (folder / "outcomes.jsonl").open("a") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def note_counts(folder: Path, name: str, counts: dict[str, int]) -> None:
-    """Write down how many had which outcome since the last time, and count anew."""
-    with (folder / "outcomes.jsonl").open("a") as file:
-        file.write(json.dumps({"kind": name, "counts": counts}) + "\n")
-    counts.update(dict.fromkeys(counts, 0))
-
-
-if __name__ == "__main__":
-    place, number, count = map(int, sys.argv[2:5])
-    main(Path(sys.argv[1]), sys.argv[5:] or [k.name for k in KINDS], place, number, count)
