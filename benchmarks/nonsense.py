@@ -28,6 +28,7 @@ from solution.programs.child import Child, Limits
 from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import write_json
+from tests.made.timed import find_tile
 
 LIMITS = Limits(120)
 # Sizes of products: rows, sums, columns. For these, wide tiles compute wrong results; for others
@@ -155,7 +156,7 @@ def _build(program: Program, child: Child) -> Iterator[tuple[str, str]]:
     builder = Builder(child, program, needs_edges=True)
     builder.open()
     for tile in TILES:
-        status, note, _ = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
+        status, note, _ = builder.build(Compile(*space.prepare(find_tile(space, tile))))
         yield ":".join(map(str, tile)), status if status in (SOUND, WRONG) else f"{status} {note}"
 
 

@@ -109,7 +109,7 @@ def compile_program(program: Program, folder: Path, count: int, child: Child, du
             texts = dump_one(child, program, *space.prepare(config), dump)
             for mark, text in texts.items():
                 (folder / f"{len(kept)}.{mark}").write_bytes(text)
-            kept += [space.to_array(config)] if texts else []
+            kept += [space.layouts(config[None])[0]] if texts else []
     (folder / "module.pb").write_bytes(program.module.SerializeToString())
     np.save(folder / "configs.npy", np.array(kept))
 

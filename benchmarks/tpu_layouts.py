@@ -135,7 +135,7 @@ def _run_passes(program: Program, compiling: Child, configs: int) -> str:
                 continue
             reader = Reader(reply.passed)
             programs.add(reader.names.program)
-            states = compare_with_asked(reader.read({}), program, space.to_array(config))
+            states = compare_with_asked(reader.read({}), program, space.layouts(config[None])[0])
             ignored = np.flatnonzero(states == UNTAKEN).tolist()
             requests.append((space.list_choices(config), ignored))
             found = np.array([(states == TAKEN).sum(), np.isin(states, (TAKEN, UNTAKEN)).sum()])

@@ -73,7 +73,7 @@ def measure_program(
     space = make_collected_space(program, LAYOUTS)
     drawn = [space.default, *space.draw(np.random.default_rng(0), count)]
     writer = RequestWriter(program.module, program.configurable)
-    modules = [writer.write(space.to_array(config)) for config in drawn]
+    modules = [writer.write(space.layouts(config[None])[0]) for config in drawn]
     answers = [quick.estimate(module) for module in modules]
     later = answers[FIRST:]
     found.seconds += [answer.processor_seconds for answer in later]

@@ -7,12 +7,10 @@ from typing import Any
 
 from solution.collecting import records
 from solution.collecting.cpu import CpuTarget
-from solution.collecting.journal import Journal
+from solution.collecting.journal import VERSION, Journal
 from solution.collecting.program_space import ProgramSpace
-from solution.collecting.space import name_config
-from solution.collecting.target import CPU, LabelWorkers, Target, Tell
+from solution.collecting.target import LabelWorkers, Target, Tell
 from solution.collecting.timing import Outcome
-from solution.domain.collection import collection
 from solution.programs.child import Limits
 from solution.programs.program import Program, Wanted
 from solution.system.files import remove
@@ -54,6 +52,7 @@ class ProgramCollection:
         folder = destination.find("log", program.name)
         # program, machine and settings, which must be equal to resume a collection
         identity = {
+            "journal version": VERSION,
             "collection": destination.collection,
             "kind": space.kind,
             "seed": settings.seed,
@@ -62,11 +61,7 @@ class ProgramCollection:
         if settings.replace and folder.exists():
             remove(folder)
             records.remove_graph(destination, program.name)
-        # identity entries that older journals lack: the kind is in the collection's name, and the
-        # CPU was the only target
-        earlier = {"kind": collection(destination.collection).kind, "target": CPU}
-        self.journal = Journal(folder, identity, earlier, settings.target.schema)
-        self.journal.rename(lambda data: name_config(space.from_bytes(data)))
+        self.journal = Journal(folder, identity, settings.target.schema)
         self._labels = workers.start(program, space, self.journal, settings.seed)
 
     def run(self, tell: Tell) -> dict[str, Any]:
@@ -85,12 +80,12 @@ class ProgramCollection:
     @property
     def _is_done(self) -> bool:
         """Return True if an earlier command finished the collection, and this command asks for no
-        more configurations than that one did (in old journals: tried). If that one ran out of time,
-        return False if this one's time limit is much longer (MUCH_MORE)."""
+        more configurations than that one did. If that one ran out of time, return False if this
+        one's time limit is much longer (MUCH_MORE)."""
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
-        asked = state.get("asked", len(self.journal.candidates))
-        return self.journal.is_finished and self._settings.configs <= asked and not has_time
+        is_final = self.journal.is_finished
+        return is_final and self._settings.configs <= state["asked"] and not has_time
 
     def _finish_again(self) -> dict[str, Any]:
         """Return the stored summary; write the graph again if its files are missing."""

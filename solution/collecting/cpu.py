@@ -116,8 +116,7 @@ class Timing:
         default, has_unchanged = self._space.default, self._space.has_unchanged
         name_of_default = name_config(default)
         if has_unchanged and name_of_default not in self._journal.names:
-            array = self._space.to_array(default)
-            self._journal.add_candidate(name_of_default, array, SOUND, "", compiled.seconds)
+            self._journal.add_candidate(name_of_default, default, SOUND, "", compiled.seconds)
         reference = name_of_default if has_unchanged else REFERENCE
         self._loaded.add(reference, compiled.executable)
         again = self._journal.sound().filter(pl.col("config") != reference)
@@ -180,8 +179,7 @@ class Timing:
             return
         status, note, compiled = self._builder.build(Compile(*self._space.prepare(config)))
         if not is_known:
-            array = self._space.to_array(config)
-            self._journal.add_candidate(name, array, status, note, compiled.seconds)
+            self._journal.add_candidate(name, config, status, note, compiled.seconds)
         elif status != SOUND:
             self._journal.mark(name, status, note)
         if status == SOUND:

@@ -1,12 +1,12 @@
 """Keep the state of a program's collection on disk, up to date at every moment.
 
 A folder holds three files. `state.json` identifies the collection. `candidates.parquet` has a row
-for each configuration, with its array and whether it compiled. `repeats.parquet` has a row for
+for each configuration, with its choices and whether it compiled. `repeats.parquet` has a row for
 each timed run. A configuration is named by a hash, so a time can only belong to the configuration
 that was run. All three files have checksums.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from solution.system.sealing import check_any_seal, read_record, replace_sealed
 CANDIDATES = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name, a hash
-        "values": pl.Binary(),  # the bytes of the configuration's array, see ProgramSpace.to_array
+        "values": pl.Binary(),  # the bytes of the configuration's choices (int32)
         # sound, wrong (results differ), refused (by the compiler), died (it killed the process)
         "status": pl.String(),
         # which results are wrong, or why the configuration was refused or died
@@ -32,6 +32,7 @@ CANDIDATES = pl.Schema(
     }
 )
 SOUND, WRONG, REFUSED, DIED = "sound", "wrong", "refused", "died"
+VERSION = 2  # of what a journal stores; the first one stored layouts and tiles, not choices
 STATE, CANDIDATE_FILE, REPEAT_FILE = "state.json", "candidates.parquet", "repeats.parquet"
 
 
@@ -42,16 +43,15 @@ class Journal:
         self,
         folder: Path,
         identity: Mapping[str, Any],
-        earlier: Mapping[str, Any] | None = None,
         schema: pl.Schema = CANDIDATES,
     ) -> None:
-        """Open the folder's journal, or create it for a collection with this identity. `earlier`:
-        values of identity entries that older journals lack; `schema`: columns of the candidates.
-        Raises InputError if the journal's identity differs, as for another program or machine."""
+        """Open the folder's journal, or create it for a collection with this identity. `schema`:
+        columns of the candidates. Raises InputError if the journal's identity differs, as for
+        another program or machine."""
         self.folder = folder
         make_folder(folder)
         remove_leftovers(folder)
-        self.state = self._open_state(dict(identity), dict(earlier or {}))
+        self.state = self._open_state(dict(identity))
         self.candidates = read_log(folder / CANDIDATE_FILE, schema)
         self.repeats = read_log(folder / REPEAT_FILE, SCHEMA)
 
@@ -71,12 +71,12 @@ class Journal:
         return 0 if last is None else int(last) + 1  # type: ignore[arg-type]
 
     def add_candidate(
-        self, config: str, array: np.ndarray, status: str, note: str, seconds: float, *more: Any
+        self, name: str, config: np.ndarray, status: str, note: str, seconds: float, *more: Any
     ) -> None:
-        """Add a configuration (`array`: ProgramSpace.to_array) with status, seconds of compiling,
-        and `more` columns of the schema; write the file."""
+        """Add a configuration (sites,) with status, seconds of compiling, and `more` columns of the
+        schema; write the file."""
         row = pl.DataFrame(
-            [(config, array.tobytes(), status, note, seconds, *more)],
+            [(name, config.astype(np.int32).tobytes(), status, note, seconds, *more)],
             self.candidates.schema,
             orient="row",
         )
@@ -102,21 +102,9 @@ class Journal:
         return self.candidates.filter(pl.col("status") == SOUND)
 
     def read_bytes(self, config: str) -> bytes:
-        """Return the bytes of a configuration's array."""
+        """Return the bytes of a configuration's choices."""
         rows = self.candidates.filter(pl.col("config") == config)
         return bytes(rows["values"][0])
-
-    def rename(self, name: Callable[[bytes], str]) -> None:
-        """Rename an older journal's configurations in memory; `name` returns the new name from the
-        bytes of a configuration's array."""
-        rows = self.candidates.select("config", "values")
-        if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
-            return
-        renamed = {config: name(data) for config, data in rows.iter_rows()}
-        now = pl.col("config").replace(renamed)
-        self.candidates, self.repeats = (
-            frame.with_columns(now) for frame in (self.candidates, self.repeats)
-        )
 
     def find_failure(self) -> str:
         """Return the most frequent reason why configurations failed; "" if none failed."""
@@ -132,13 +120,13 @@ class Journal:
         self.state = {**summary, "identity": self.state["identity"], "finished": is_final}
         write_sealed(self.state, self.folder / STATE)
 
-    def _open_state(self, identity: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    def _open_state(self, identity: dict[str, Any]) -> dict[str, Any]:
         path = self.folder / STATE
         if not path.exists() and not any(self.folder.iterdir()):
             write_sealed({"identity": identity}, path)
             return {"identity": identity}
         state = read_state(self.folder)
-        check_identity(self.folder, earlier | state["identity"], identity, "collection")
+        check_identity(self.folder, state["identity"], identity, "collection")
         return state
 
     def _write(self, frame: pl.DataFrame, name: str) -> None:

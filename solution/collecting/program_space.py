@@ -123,43 +123,17 @@ class ProgramSpace(Space):
         """Return the compiler's flags for the indices of the options' values (options,)."""
         return find_flags(options)
 
-    def to_array(self, config: np.ndarray) -> np.ndarray:
-        """Return a configuration as journals store it: layouts (configurable, 3, 6), a tile (3,),
-        or indices of options' values."""
-        if self.kind == "layout":
-            return np.asarray(self.layouts(config[None])[0])
-        tile = self.tile(config)
-        return self.options(config) if tile is None else tile
-
     def from_bytes(self, data: bytes) -> np.ndarray:
-        """Return the configuration (sites,) whose `to_array` has these bytes; InputError if there
+        """Return the configuration (sites,) that journals store as these bytes; InputError if there
         is none."""
-        like = self.to_array(self.default)
-        try:
-            array = np.frombuffer(data, like.dtype).reshape(like.shape)
-            return self.from_array(array)
-        except (IndexError, ValueError) as error:
-            raise InputError(
-                f"{self.program.name}: its journal has a configuration that the program does not "
-                f"have. {ADVICE}"
-            ) from error
-
-    def from_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the configuration (sites,) for an array of `to_array`; IndexError or ValueError if
-        there is none."""
-        if self.kind == "options":
-            config = array.astype(np.int32)
-            if (config < 0).any() or (config >= self.sizes).any():
-                raise ValueError
-            return config
-        if self.product is not None:
-            (equal,) = np.nonzero((self.product.tiles == array).all(axis=1))
-            return np.array([1 + equal[0]], np.int32)
-        config = self.default.copy()
-        for number, site in enumerate(self.layout_sites):
-            is_same = (site.values == array[site.index]).reshape(len(site.values), -1).all(axis=1)
-            config[number] = np.flatnonzero(is_same)[0]
-        return config
+        if len(data) == self.sites * np.dtype(np.int32).itemsize:
+            config = np.frombuffer(data, np.int32)
+            if ((config >= 0) & (config < self.sizes)).all():
+                return config
+        raise InputError(
+            f"{self.program.name}: its journal has a configuration that the program does not "
+            f"have. {ADVICE}"
+        )
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
         """Return features (n, columns), see Space.describe. In a table of tiles they are the

@@ -1,10 +1,8 @@
 """Spaces of configurations, the surrogate, and the benchmark harness with its A/B results."""
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +14,6 @@ from solution.choosing.surrogate import LEVEL, Belief, Forecast, Surrogate
 from solution.choosing.verdict import ROUNDS, judge
 from solution.collecting.constraints import find_ranks
 from solution.collecting.cpu import Workers
-from solution.collecting.journal import SOUND, Journal
 from solution.collecting.program_space import (
     KINDS,
     LAYOUTS,
@@ -28,7 +25,6 @@ from solution.collecting.program_space import (
 )
 from solution.collecting.space import CHANGES, draw_new, link_sites, name_config
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
-from solution.collecting.timing import SCHEMA
 from solution.domain.vocabulary import OPTION_CHOICES
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import Flags
@@ -38,7 +34,7 @@ from solution.system.errors import InputError
 from tests.choosing.made import make_free
 from tests.collecting.test_timing import make_product
 from tests.made import modules
-from tests.made.timed import FEW_MEGABYTES
+from tests.made.timed import FEW_MEGABYTES, find_tile
 
 
 @settings(deadline=None, max_examples=30)
@@ -160,37 +156,14 @@ def test_one_round_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_configuration_is_its_array_and_its_bytes(kind: str) -> None:
-    """Journals store layouts, options, or a tile's sizes."""
+def test_a_configuration_is_its_bytes(kind: str) -> None:
     program = make_product() if kind == TILES else Program("p", modules.make_module(), [])
     space = make_collected_space(program, kind)
     for config in [space.default, *draw_new(space, np.random.default_rng(0), 20, set())]:
-        array = space.to_array(config)
-        assert space.from_array(array).tolist() == config.tolist()
-        assert space.from_bytes(array.tobytes()).tolist() == config.tolist()
-    for wrong in (b"", b"x", np.full_like(array, 99).tobytes()):
+        assert space.from_bytes(config.tobytes()).tolist() == config.tolist()
+    for wrong in (b"", b"x", np.full_like(config, -1).tobytes(), (config + 999).tobytes()):
         with pytest.raises(InputError, match=f"{program.name}: its journal"):
             space.from_bytes(wrong)
-
-
-def test_configurations_of_an_older_journal_are_renamed(tmp_path: Path) -> None:
-    """Names were hashes of the arrays; times stay with their configurations."""
-    space = make_collected_space(make_product(), TILES)
-    configs = draw_new(space, np.random.default_rng(0), 3, set())
-    journal = Journal(tmp_path / "log", {})
-    for number, config in enumerate(configs):
-        journal.add_candidate(f"old {number}", space.to_array(config), SOUND, "", 0.1)
-    rows = [("reference", 0, 0, 7, 7), *((f"old {n}", 0, 0, n, n) for n in range(3))]
-    journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
-    names = [name_config(config) for config in configs]
-    for opened in (Journal(tmp_path / "log", {}), journal):
-        opened.rename(lambda data: name_config(space.from_bytes(data)))
-        assert opened.candidates["config"].to_list() == names
-        assert opened.repeats.select("config", "cpu_ns").rows() == [
-            ("reference", 7), *((name, n) for n, name in enumerate(names)),
-        ]  # fmt: skip
-    opened.rename(lambda data: name_config(space.from_bytes(data)))
-    assert opened.candidates["config"].to_list() == names
 
 
 def test_children_differ_from_both_parents_at_few_sites() -> None:
@@ -239,7 +212,7 @@ def test_a_tile_with_wrong_numbers_is_never_returned(ragged: Program, workers: W
     """Four vectors over 70 columns give wrong numbers, and may be the fastest."""
     space = make_program_space(ragged, (TILES,))
     harness = Harness(space, workers)
-    wrong, right = (space.from_array(np.array(tile)) for tile in ((8, 8, 4), (8, 8, 1)))
+    wrong, right = (find_tile(space, tile) for tile in ((8, 8, 4), (8, 8, 1)))
     trials = harness.measure(np.stack([wrong, right]))
     assert trials[0].nanoseconds is None and "numbers are" in trials[0].note
     assert trials[1].time > 0

@@ -153,7 +153,7 @@ def open_flat(dense: Program, workers: Workers, tmp_path: Path) -> Opening:
     rows = []
     for config in draw_new(space, np.random.default_rng(0), 8, set()):
         name = name_config(config)
-        journal.add_candidate(name, space.to_array(config), SOUND, "", 0.1)
+        journal.add_candidate(name, config, SOUND, "", 0.1)
         rows += [(name, turn % 2, turn, 100 + turn, 100 + turn) for turn in range(4)]
     journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
     journal.finish({"asked": 8, "clock": "cpu", "left_out": "flat"}, is_final=True)
@@ -199,14 +199,18 @@ def test_a_collection_that_ran_out_of_time_resumes_with_more_time(open_flat: Ope
 
 
 def test_layouts_are_not_resumed_for_options(open_flat: Opening, dense: Program) -> None:
-    """Also if an older record lacks the kind."""
-    journal = open_flat(Settings()).journal
-    for _ in range(2):
-        with pytest.raises(InputError, match="not options"):
-            open_flat(Settings(), make_collected_space(dense, OPTIONS))
-        journal.state["identity"].pop("kind", None)
-        write_sealed(journal.state, journal.folder / STATE)
+    with pytest.raises(InputError, match="not options"):
+        open_flat(Settings(), make_collected_space(dense, OPTIONS))
     assert open_flat(Settings()).journal.is_finished
+
+
+def test_a_collection_of_an_earlier_version_is_not_resumed(open_flat: Opening) -> None:
+    journal = open_flat(Settings()).journal
+    del journal.state["identity"]["journal version"]
+    write_sealed(journal.state, journal.folder / STATE)
+    with pytest.raises(InputError, match=r"journal version is none, not 2.*--replace"):
+        open_flat(Settings())
+    assert open_flat(Settings(replace=True)).journal.candidates.is_empty()
 
 
 def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense_file: Path) -> None:

@@ -18,7 +18,7 @@ from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES
 from solution.programs.program import Program
 from solution.system.errors import InputError
-from tests.made.timed import read_file, read_text
+from tests.made.timed import find_tile, read_file, read_text
 
 CASES = Path(__file__).parent / "cases"
 TYPES = "f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz f8e4m3 f8e3m4 f4e2m1fn f8e8m0fnu "
@@ -69,7 +69,7 @@ def assert_told(
     space = make_collected_space(program, TILES)
     builder = Builder(workers.compiling, program, needs_edges=True)
     for tile, expected in ((wrong, "wrong"), (sound, "sound")):
-        built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
+        built = builder.build(Compile(*space.prepare(find_tile(space, tile))))
         assert built[0] == expected, built
         assert bool(built[2].executable) == (expected == "sound")  # a wrong one is never timed
 

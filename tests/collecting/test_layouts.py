@@ -133,10 +133,12 @@ def test_each_reader_of_a_tensor_gets_its_layout(workers: Workers, tmp_path: Pat
     program = read_text(THREE, tmp_path / "three.py", workers)
     space = make_collected_space(program, LAYOUTS)
     asked = [(0, 1, 2), (1, 0, 2), (1, 2, 0)]
-    layouts = space.to_array(space.default)
-    for node, layout in enumerate(asked):
-        layouts[node, 1, :3] = layout
-    compiled = workers.compiling.ask(Optimise(*space.prepare(space.from_array(layouts))))
+    config = space.default.copy()
+    for number, site in enumerate(space.layout_sites):
+        node, tensor = site.index
+        if tensor == 1:
+            config[number] = site.values[:, :3].tolist().index(list(asked[node]))
+    compiled = workers.compiling.ask(Optimise(*space.prepare(config)))
     module = MESSAGES["Module"].FromString(compiled)
     found = {tuple(i.shape.layout.minor_to_major) for i in instructions(module)}
     assert found >= set(asked)

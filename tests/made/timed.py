@@ -1,12 +1,14 @@
 """Programs to compile and time, as users write them, and the children that do it, as fixtures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from solution.collecting.child import Open
 from solution.collecting.cpu import Workers
+from solution.collecting.program_space import ProgramSpace
 from solution.programs.child import Child, Limits, choose_core
 from solution.programs.program import Program, read_programs
 
@@ -87,6 +89,12 @@ def read_text(text: str, path: Path, workers: Workers, platform: str = "cpu") ->
 def read_file(path: Path, workers: Workers, platform: str = "cpu") -> Program:
     (program,) = read_programs(path, workers.compiling, platform=platform)
     return program
+
+
+def find_tile(space: ProgramSpace, tile: Sequence[int]) -> np.ndarray:
+    """The configuration of a product that has this tile."""
+    assert space.product is not None
+    return np.array([1 + space.product.tiles.tolist().index(list(tile))], np.int32)
 
 
 def _define(name: str, text: str) -> Callable[..., Program]:

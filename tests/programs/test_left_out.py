@@ -96,8 +96,9 @@ def test_results_differ_where_numbers_do(cases: Path, workers: Workers) -> None:
     builder, space = (Builder(workers.compiling, program), make_collected_space(program, TILES))
     builder.open()
     assert space.members is not None
-    tiles = [(config, space.to_array(config)) for config in space.members]
-    wide = next(config for config, tile in tiles if tile[2] == 4 and tile[0] > 1)
+    assert space.product is not None
+    tiles = space.product.tiles
+    wide = space.members[(tiles[:, 2] == 4) & (tiles[:, 0] > 1)][0]
     status, note, _ = builder.build(Compile(*space.prepare(wide)))
     assert status == "wrong", note
 

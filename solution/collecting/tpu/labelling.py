@@ -208,12 +208,13 @@ class Estimation:
     def _add(self, config: np.ndarray, answer: Answer) -> None:
         """Write a configuration's estimate, and which of its layouts were taken, into the
         journal."""
-        states, array = np.empty(0, np.int8), self._space.to_array(config)
+        states = np.empty(0, np.int8)
         if self._space.layout_sites and answer.compiled is not None:
-            states = compare_with_asked(answer.compiled, self._program, array)
+            layouts = self._space.layouts(config[None])[0]
+            states = compare_with_asked(answer.compiled, self._program, layouts)
         self._journal.add_candidate(
             name_config(config),
-            array,
+            config,
             SOUND if answer.nanoseconds is not None else REFUSED,
             answer.refused,
             answer.processor_seconds,

@@ -267,7 +267,7 @@ def test_what_is_asked_for_fits_the_instruction(program: Program) -> None:
     """Of a reshape both tensors, and no data move; of a product the two most minor dimensions."""
     space = make_tpu_space(program, "layouts")
     for config in space.draw(np.random.default_rng(0), 50):
-        layouts = space.to_array(config)
+        layouts = space.layouts(config[None])[0]
         assert len(space.list_choices(config)) == (layouts >= 0).any(axis=(1, 2)).sum() > 0
     space.learn({(site, 2) for site in range(space.sites)})
     later = space.draw(np.random.default_rng(0), 50)
