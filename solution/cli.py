@@ -8,6 +8,7 @@ import sys
 
 from solution.system.errors import InputError
 
+EXIT_BAD_INPUT = 2
 EXIT_STOPPED, EXIT_ENDED = 130, 143  # exit codes after Ctrl-C, after SIGTERM
 # Commands that keep finished work and resume; after a stop, the other commands begin anew.
 KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
@@ -30,12 +31,10 @@ def main() -> None:
 
 def _run() -> None:
     from solution.commands.assembly import assemble
-    from solution.system.mapping import name_cut_files
     from solution.system.scratch import scratch_folder
     from solution.system.terminal import accept_any_text
 
     accept_any_text()
-    name_cut_files()
     if not CLEARING.isdisjoint(sys.argv[1:2]):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
     try:
@@ -82,7 +81,6 @@ def _say_stopped() -> None:
 
 
 def _end(message: str) -> None:
-    from solution.system.mapping import EXIT_BAD_INPUT
     from solution.system.terminal import PlainConsole
 
     console = PlainConsole(stderr=True, soft_wrap=True)

@@ -26,7 +26,6 @@ import psutil
 from threadpoolctl import ThreadpoolController
 
 from solution.system.errors import InputError
-from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 from solution.system.memory import memory_left
 
 Context = SpawnContext | ForkServerContext
@@ -132,11 +131,6 @@ def open_pool(
     try:
         yield pool
     except BrokenProcessPool as error:
-        workers = list(pool._processes.values())
-        for worker in workers:
-            worker.join(LONGEST_END)
-        if any(worker.exitcode == EXIT_BAD_INPUT for worker in workers):
-            raise InputError("A worker process met a file that was cut: see above.") from error
         raise InputError(
             "A worker process was killed, as the system does when memory runs out. What is "
             "finished is kept: start again with fewer --workers."
@@ -219,7 +213,6 @@ def _begin(environment: dict[str, str], initializer: Callable[..., None], *argum
     # keep the garbage collector off imported objects, whose pages are shared with the server
     gc.freeze()
     gc.enable()
-    name_cut_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
