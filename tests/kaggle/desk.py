@@ -188,24 +188,6 @@ class Desk:
         }
         return {name: value for name, value in environment.items() if value != UNSET}
 
-    def use_https(self) -> None:
-        """Be led to api.kaggle.com itself, with a token, and a certificate that is ours."""
-        certificate, key = self.folder / "certificate", self.folder / "key"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
-             "-keyout", key, "-out", certificate, "-subj", "/CN=api.kaggle.com",
-             "-addext", "subjectAltName=DNS:api.kaggle.com"],
-            check=True, capture_output=True,
-        )  # fmt: skip
-        self.server.certify(certificate, key)
-        self.more |= {
-            "KAGGLE_API_ENVIRONMENT": UNSET,
-            "KAGGLE_USERNAME": UNSET,
-            "KAGGLE_KEY": UNSET,
-            "KAGGLE_API_TOKEN": SECRET,
-            "REQUESTS_CA_BUNDLE": str(certificate),
-        }
-
     def start(self, *arguments: str) -> "Running":
         """Begin a command, in a process group of its own."""
         return Running(FASTSLOW.start(*arguments, cwd=self.folder, env=self.environment(), group=0))

@@ -11,17 +11,14 @@ import itertools
 import json
 import os
 import socket
-import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from tests.kaggle.world import GET, PUT, Fault, World
 
 HTML = b"<html><body>Kaggle is down for maintenance</body></html>"
-GARBLED = b"\x17\x03\x03\x00\x20" + b"x" * 32  # a TLS record that cannot be decrypted
 MESSAGES = {
     401: "Unauthenticated", 403: "You cannot submit until you accept the competition rules",
     404: "Competition not found", 429: "Too Many Requests", 405: "Method Not Allowed",
@@ -53,7 +50,6 @@ class KaggleServer(ThreadingHTTPServer):
         self.guard = threading.Lock()
         self.closing = threading.Event()
         self.listening = True
-        self.context: ssl.SSLContext | None = None
         self._listen()
 
     @property
@@ -88,11 +84,6 @@ class KaggleServer(ThreadingHTTPServer):
             self.listening = True
             self._listen()
 
-    def certify(self, certificate: Path, key: Path) -> None:
-        """From now on be api.kaggle.com over https as well, behind a proxy's tunnel."""
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(certificate, key)
-
     def stop(self) -> None:
         self.closing.set()
         if self.listening:
@@ -113,17 +104,8 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_CONNECT(self) -> None:  # noqa: N802
-        """A tunnel that ends here: what comes through is served like the rest."""
-        context = self.server.context
-        if context is None or self.path != "api.kaggle.com:443":
-            self.send_error(403)
-            return
-        self.send_response(200)
-        self.end_headers()
-        self.connection = context.wrap_socket(self.connection, server_side=True)
-        self.rfile = self.connection.makefile("rb")
-        self.wfile = self.connection.makefile("wb", buffering=0)
-        self.close_connection = False
+        """No tunnel: nothing reaches the real site."""
+        self.send_error(403)
 
     def do_HEAD(self) -> None:  # noqa: N802
         self.send_response(200)
@@ -197,9 +179,6 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, fault: Fault | None, reply: dict[str, Any]) -> None:
         kind = fault.kind if fault else ""
         if kind in ("lost", "dropped"):
-            self._hang_up()
-        elif kind == "garbled":
-            os.write(self.connection.fileno(), GARBLED)  # below what encrypts
             self._hang_up()
         elif kind == "hangs":
             self.server.closing.wait(60)

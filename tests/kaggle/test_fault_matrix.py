@@ -7,7 +7,6 @@ processes of its own.
 
 import os
 import random
-import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,15 +171,11 @@ def test_a_kill_at_any_moment(seed: int, story: Story) -> None:
 
 
 LATE, QUIET = 4.0, 6.0  # seconds; a look follows the answer sooner than that
-GARBLED = "garbled"
 ANSWERS = (
     "Deadline exceeded",
     "Resource not found: submission 41000001 is being processed",
     "Could not connect to upstream: Connection refused",
     "You have reached the daily submission limit",
-    pytest.param(
-        GARBLED, marks=pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate")
-    ),
 )
 
 
@@ -190,12 +185,7 @@ def play_what_is_listed_late_is_not_sent_twice(
     """Kaggle takes it, answers with a failure, and lists it only some seconds later."""
     with open_desk(folder, run) as desk:
         desk.more["FASTSLOW_QUIET_SECONDS"] = str(QUIET)
-        answer = params["answer"]
-        if answer == GARBLED:
-            desk.use_https()
-            fault = Fault(CREATE, GARBLED, times=1, counted=True)
-        else:
-            fault = Fault(CREATE, "503", times=1, counted=True, message=answer)
+        fault = Fault(CREATE, "503", times=1, counted=True, message=params["answer"])
         desk.add_earlier()
         desk.world.faults, desk.world.late = [fault], LATE
         return desk, desk.submit()

@@ -18,7 +18,7 @@ from submissions.ledger import edit_ledger
 from tests.conftest import REPOSITORY
 from tests.kaggle.desk import SECRET, UNSET, Desk, assert_made_once, check
 from tests.kaggle.test_data_command import FILES, make_archive
-from tests.kaggle.world import CREATE, INTROSPECT, LIMITS, LIST, PUT, Fault
+from tests.kaggle.world import CREATE, LIMITS, LIST, PUT, Fault
 from tests.test_readme import COMMANDS
 
 
@@ -322,14 +322,3 @@ def test_a_clone_with_changes_is_refused_or_recorded(desk: Desk) -> None:
         refused = run_shell(desk, [*arguments], clone)
         assert refused.returncode == 2, refused.stdout
         assert "dubious" in refused.stderr
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
-def test_a_submission_as_in_production(desk: Desk) -> None:
-    """The kaggle CLI that is found without being told; https through a proxy, with a token."""
-    desk.more["FASTSLOW_KAGGLE"] = UNSET
-    desk.use_https()
-    check(desk.submit())
-    assert desk.world.count(INTROSPECT)
-    assert desk.world.schemes >= {"Bearer"}
-    assert_made_once(desk)
