@@ -132,7 +132,8 @@ class Calls:
             raise self.explain(failures.BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of `call`, which only reads; call it again after temporary failures."""
+        """Return the result of `call`; call it again, which must do no harm, after temporary
+        failures."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:

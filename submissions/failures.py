@@ -33,7 +33,6 @@ class FailureKind:
     words: str
     advice: str
     passing: bool = False  # True for a temporary failure: a later try may work
-    undecided: bool = False  # True if the server may have executed the call in spite of the failure
     # regular expression, searched in the CLI's output; empty if the output is not used
     pattern: str = ""
 
@@ -43,7 +42,6 @@ TIMED_OUT = FailureKind(
     "Kaggle did not answer within {seconds:g} seconds",
     "Run the same command again; FASTSLOW_CALL_SECONDS and FASTSLOW_UPLOAD_SECONDS allow more.",
     passing=True,
-    undecided=True,
 )
 NO_CREDENTIALS = FailureKind(
     "no credentials",
@@ -61,20 +59,17 @@ BAD_REPLY = FailureKind(
     "Kaggle's answer was not what was asked for",
     "Run the same command again in a few minutes.",
     passing=True,
-    undecided=True,
 )
 TOO_LARGE = FailureKind(
     "too large",
     "Kaggle's answer is larger than it can be",
     "Look at the network: a proxy may change the answer. Then run the same command again.",
-    undecided=True,
     pattern=r"\bMemoryError\b|Cannot allocate memory|File too large",
 )
 UNKNOWN = FailureKind(
     "unknown",
     "the kaggle CLI failed",
     "Run `fastslow doctor`, then the same command again.",
-    undecided=True,
 )
 NETWORK_DOWN = FailureKind(
     "network down",
@@ -164,7 +159,6 @@ KINDS = (
         "the connection broke before Kaggle's answer was here",
         "Run the same command again.",
         passing=True,
-        undecided=True,
         pattern=r"Connection aborted|Connection reset|RemoteDisconnected|IncompleteRead|Broken pipe"
         r"|ended prematurely|Read timed out|Connection broken|SSLError|SSL:",
     ),
@@ -174,7 +168,6 @@ KINDS = (
         "Kaggle sent a web page instead of an answer, as it does during maintenance",
         "Run the same command again in some minutes; a login page of the network does the same.",
         passing=True,
-        undecided=True,
         pattern=r"Expecting value: line|JSONDecodeError",
     ),
     FailureKind(
@@ -182,7 +175,6 @@ KINDS = (
         "Kaggle's server failed",
         "Run the same command again in some minutes.",
         passing=True,
-        undecided=True,
         pattern=r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time"
         r"|Deadline.exceeded",
     ),

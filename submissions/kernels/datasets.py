@@ -1,8 +1,8 @@
 """Upload a folder as a private dataset of the user, and wait until Kaggle has processed it.
 
 A bundle, a zip of trained models, can be shared as such a dataset for use by a notebook. Nothing is
-uploaded if the folder's content is already the dataset's newest version. If it is unknown whether
-an upload arrived, it is repeated, because an extra version does no harm.
+uploaded if the folder's content is already the dataset's newest version. An upload that fails
+temporarily is repeated, even if it may have arrived, because an extra version does no harm.
 """
 
 import re
@@ -15,7 +15,7 @@ from solution.sessions.record import BUNDLE
 from solution.system.errors import InputError
 from solution.system.files import checksum, write_json
 from submissions.calls import WaitSettings, pause
-from submissions.failures import DONE, NOT_KNOWN, KaggleError, Outcome
+from submissions.failures import DONE, Outcome
 from submissions.kernels.calls import NOT_TAKEN, DatasetStatus, Kernels
 from submissions.kernels.pushes import lock_records, read_push_record, records, write_push_record
 
@@ -25,62 +25,11 @@ PREFIX = "fast-or-slow-bundle-"
 LONGEST = 50  # maximum length of a dataset's name
 
 
-class UnknownUploadError(KaggleError):
-    """Error: it is not known yet whether a version of a dataset arrived at Kaggle."""
-
-
 def write_metadata(folder: Path, user: str, slug: str) -> None:
     """Write the dataset-metadata.json that the kaggle CLI needs to upload the folder."""
     licenses = [{"name": "apache-2.0"}]
     values = {"id": f"{user}/{slug}", "title": slug, "licenses": licenses}
     write_json(values, folder / METADATA)
-
-
-def upload(
-    folder: Path, name: str, note: str, found: DatasetStatus | None, kernels: Kernels
-) -> int:
-    """Upload the folder, with retries, as a new version of the dataset `name`.
-
-    Args:
-        note: the message of the version.
-        found: the dataset's status before the upload; None if there is no such dataset.
-
-    Returns the lowest number that the new version can have.
-
-    Raises KaggleError if the version did not arrive, UnknownUploadError if Kaggle could not be
-    asked whether it arrived.
-    """
-    settings, failure = kernels.settings, None
-    wait, before = settings.wait_seconds, found.version if found else 0
-    for left in reversed(range(settings.tries + 1)):
-        if failure is not None:
-            found = _look(name, failure, kernels)
-            if failure.kind.undecided and found is not None and found.version > before:
-                return before + 1
-            if not left or not failure.kind.passing:
-                raise failure
-            pause(wait, "The dataset did not arrive, trying again soon")
-            wait *= 2
-        before = found.version if found else before
-        try:
-            kernels.upload_dataset(folder, name, note, is_there=found is not None)
-            return before + 1
-        except KaggleError as error:
-            failure = error
-    raise AssertionError("unreachable")
-
-
-def _look(name: str, failure: KaggleError, kernels: Kernels) -> DatasetStatus | None:
-    try:
-        return kernels.find_dataset(name)
-    except KaggleError as error:
-        if not failure.kind.undecided:
-            raise
-        raise UnknownUploadError(
-            failure.kind,
-            f"{failure} Whether the dataset {name} arrived is not known, because the look failed: "
-            f"{error} Run the same command again: another version does no harm.",
-        ) from error
 
 
 def await_ready(name: str, least: int, kernels: Kernels) -> int:
@@ -144,12 +93,19 @@ def provide(
     is_there = found is not None and found.status not in GONE and last == newest
     least = found.version if found else 0
     if not is_there:
-        least = upload(folder, name, note, found, kernels)
+        least = kernels.insist(lambda: _upload(folder, name, note, kernels))
         # write the record before the wait, so that an interrupted command need not upload again
         write_push_record(wanted.model_copy(update={"version": least}), path)
     version = await_ready(name, least, kernels)
     write_push_record(wanted.model_copy(update={"version": version}), path)
     return version, is_there
+
+
+def _upload(folder: Path, name: str, note: str, kernels: Kernels) -> int:
+    """Upload the folder; return the lowest number that the version can have."""
+    found = kernels.find_dataset(name)  # looked for each time: a failed upload may have made it
+    kernels.upload_dataset(folder, name, note, is_there=found is not None)
+    return found.version + 1 if found else 1
 
 
 def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
@@ -161,10 +117,7 @@ def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
         write_metadata(folder, user, slug)
         wanted = Shared(dataset=f"{user}/{slug}", digest=checksum(folder / BUNDLE), version=0)
         note = f"sha256 {wanted.digest[:12]}"
-        try:
-            version, is_there = provide(folder, wanted.dataset, wanted, path, note, kernels)
-        except UnknownUploadError as error:
-            return Outcome(NOT_KNOWN, str(error))
+        version, is_there = provide(folder, wanted.dataset, wanted, path, note, kernels)
         return Outcome(DONE, _describe(wanted.dataset, version, is_there=is_there))
 
 

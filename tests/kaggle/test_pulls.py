@@ -20,13 +20,12 @@ from tests.kaggle.test_kernels import (
     FAILED,
     LEDGER,
     NAME,
-    UNKNOWN,
     finish_session,
     pull,
     push,
     read_latest,
 )
-from tests.kaggle.world import CREATE_DATASET, DATASET_STATUS, GET, OUTPUT, SAVE, Fault, Kernel
+from tests.kaggle.world import CREATE_DATASET, GET, OUTPUT, SAVE, Fault, Kernel
 from tests.processes import FASTSLOW
 
 
@@ -261,17 +260,3 @@ def test_a_disk_without_room_is_not_the_fault_of_the_bundle(
     assert f"Error: {shop.folder / 'tmp'}/fastslow-" in said
     assert "large" in said
     assert shop.world.calls == []
-
-
-@pytest.mark.parametrize("looks", [True, False])
-def test_the_answer_to_an_upload_is_lost(shop: Desk, *, looks: bool) -> None:
-    """A look says that it arrived; where that fails too, nobody knows, and it is said."""
-    shop.world.faults = [Fault(CREATE_DATASET, "html", counted=True, times=1)]
-    if not looks:  # after our look before it, and the CLI's own
-        shop.world.faults.append(Fault(DATASET_STATUS, "500", first=3))
-    done = check(share(shop), DONE if looks else UNKNOWN)
-    assert "wheels" not in done.words
-    assert ("look failed" in done.words) is not looks
-    shop.world.faults = []
-    check(share(shop))
-    assert len(shop.world.datasets[SHARED]) == (1 if looks else 2)
