@@ -264,6 +264,7 @@ TABLE_SCHEMA = pl.Schema(
         "score": pl.Float64(),
     }
 )
+SEEDS_SCHEMA = pl.Schema({**TABLE_SCHEMA, "seed": pl.Int32()})
 
 
 def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
@@ -280,7 +281,7 @@ class RunScores:
 
     # score table (see TABLE_SCHEMA): each graph's score by every experiment, and by the recipe
     table: pl.DataFrame
-    # score table of the experiments with several seeds: each graph's mean of the seeds' scores
+    # frame of SEEDS_SCHEMA: each graph's score by every seed of the experiments with several seeds
     seeds: pl.DataFrame
 
 
@@ -302,7 +303,7 @@ def merge_run(run: Run, recipe: Recipe) -> tuple[RunScores, dict[str, np.ndarray
         path = run.ranking(recipe.name, part)
         remove_leftovers(path.parent, ())
         write_batches(batches, predictions.RANKING_SCHEMA, path)
-    return RunScores(_join(table), _join(seeds)), orders
+    return RunScores(_join(table), _join(seeds, SEEDS_SCHEMA)), orders
 
 
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
@@ -320,7 +321,7 @@ def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
     table: list[pl.DataFrame] = []
     seeds: list[pl.DataFrame] = []
     deque(_score_batches(run, _list_scored(run, recipe), table, seeds), maxlen=0)
-    return RunScores(_join(table), _join(seeds))
+    return RunScores(_join(table), _join(seeds, SEEDS_SCHEMA))
 
 
 def _list_scored(run: Run, recipe: Recipe | None) -> dict[str, Recipe]:
@@ -356,15 +357,14 @@ def _score_batches(
 ) -> Iterator[dict[str, pl.DataFrame]]:
     """Merge and score out-of-fold predictions, one batch of graphs after another.
 
-    Scores of the merged rankings are appended to `table`. Unless `seeds` is None, the mean of the
-    seeds' scores is appended to it for each graph and each experiment with several seeds.
+    Scores of the merged rankings are appended to `table`. Unless `seeds` is None, the scores of
+    each seed of the experiments with several seeds are appended to it.
 
     Yields:
         By the label (key in `recipes`) of each recipe, its ranking of the batch's graphs.
     """
     labels, groups = predictions.read(run.labels), read_draws(run)
     described = run.record()["settings"].get(EXPERIMENTS, {})
-    several = {name for name, one in described.items() if len(one.get("seeds", [])) > 1}
     used = {name for one in recipes.values() for name in one.and_fallback(one.names())}
     paths = {name: run.predictions(name, "out_of_fold") for name in described if name in used}
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
@@ -381,9 +381,11 @@ def _score_batches(
                 scores = score_predictions(rankings[label], batch_labels)
                 table.append(name_scores(scores, label, groups))
         for name, frame in frames.items():
-            if seeds is not None and name in several:
-                scores = score_predictions(frame, batch_labels)
-                seeds.append(name_scores(scores, name, groups))
+            if seeds is None or frame["seed"].n_unique() < 2:
+                continue
+            for (seed,), part in frame.group_by("seed", maintain_order=True):
+                scores = name_scores(score_predictions(part, batch_labels), name, groups)
+                seeds.append(scores.with_columns(seed=pl.lit(seed, SEEDS_SCHEMA["seed"])))
         yield rankings
 
 
@@ -403,8 +405,8 @@ def order_graphs(ranking: pl.DataFrame) -> dict[str, np.ndarray]:
     return {f"{c}:{g}": configs.to_numpy() for c, g, configs in zip(*by_graph, strict=True)}
 
 
-def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    whole = pl.concat([pl.DataFrame(schema=TABLE_SCHEMA), *tables])
+def _join(tables: list[pl.DataFrame], schema: pl.Schema = TABLE_SCHEMA) -> pl.DataFrame:
+    whole = pl.concat([pl.DataFrame(schema=schema), *tables])
     return whole.sort("collection", "graph", maintain_order=True)
 
 

@@ -2,7 +2,7 @@
 
 A score table holds the out-of-fold score of every graph by every member (Kendall's tau for layout,
 the top-5 score for tile; higher is better). An interval says where a mean would lie on other
-programs. It does not include the variation with the training seed: `reseed_spread` does.
+programs. It does not include the variation with the training seed.
 
 **One rule for every interval, probability and verdict.** The sampling unit is a group of graphs
 that the folds keep together: a program at all its sizes; a family; a graph if folds are by graph.
@@ -37,19 +37,18 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from ensembles.merge import labels_of, normalise, score_recipes
+from ensembles.merge import normalise, score_recipes
 from ensembles.recipe import Recipe, check_recipe
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, NAMES
 from solution.domain.collection import collection as find_collection
-from solution.domain.metrics import Mean, score_predictions
+from solution.domain.metrics import Mean
 from solution.runs.folder import STUDENTS, Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, reading
 from solution.system.sealing import check_any_seal
 
 LEVEL = 0.95  # confidence of intervals
-POWER = 0.8  # probability with which a detectable difference is detected
 MEAN = "mean"  # label of the row over all collections
 # columns that describe the error of a difference
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
@@ -268,27 +267,6 @@ def _correlate(both: pl.DataFrame) -> list[float | None]:
     return both.group_by(GRAPH).agg(rho)["rho"].to_list()
 
 
-def reseed_spread(run: Run) -> pl.DataFrame:
-    """Return how much the training seed changes every experiment's mean score. Returns a table of
-    collection, member, value, low, high, spread (mean, minimum, maximum and standard deviation over
-    the seeds; the spread of a single seed is null), seeds (their number)."""
-    labels = predictions.read(run.labels)
-    schema = {"collection": pl.String, "graph": pl.String, "score": pl.Float64}
-    parts = [pl.DataFrame(schema={**schema, "member": pl.String, "seed": pl.Int32})]
-    paths = {name: run.predictions(name, "out_of_fold") for name in run.experiments()}
-    for _, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
-        for name, frame in frames.items():
-            for (seed,), of_seed in frame.group_by("seed", maintain_order=True):
-                scores = score_predictions(of_seed, labels_of(labels, [of_seed]))
-                parts.append(scores.with_columns(member=pl.lit(name), seed=pl.lit(seed, pl.Int32)))
-    score = pl.col("score")
-    per_seed = pl.concat(parts).group_by("collection", "member", "seed").agg(score.mean())
-    over_seeds = per_seed.group_by("collection", "member").agg(
-        value=score.mean(), low=score.min(), high=score.max(), spread=score.std(), seeds=pl.len()
-    )
-    return over_seeds.sort("collection", "member")
-
-
 def mean_scores(table: pl.DataFrame) -> pl.DataFrame:
     """Return the mean score of every member in every collection of a score table.
 
@@ -361,31 +339,6 @@ def is_better(difference: Mapping[str, Any]) -> bool | None:
     if difference["low"] is None or difference["low"] <= 0 <= difference["high"]:
         return None
     return bool(difference["low"] > 0)
-
-
-def detectable_difference(table: pl.DataFrame, reference: str) -> pl.DataFrame:
-    """Return the smallest true difference from `reference` that this many graphs can detect.
-
-    It is (t_level + t_power) * standard error: a paired two-sided t-test detects it with a
-    probability of about POWER. The variation with the seed comes on top (`reseed_spread`).
-
-    Returns:
-        A table of collection, member, deviation (standard deviation of the graphs' differences;
-        null for a single graph), detectable (null if there are too few groups), graphs.
-    """
-    rows = []
-    for part in read_scores(table):
-        if reference not in part.members:
-            continue
-        gaps = part.scores - part.scores[:, [part.members.index(reference)]]
-        graphs, found = len(part.graphs), estimate_mean([replace(part, scores=gaps)])
-        factors = [special.stdtrit(found.freedom, share) for share in (0.5 + LEVEL / 2, POWER)]
-        for column, member in enumerate(part.members):
-            if member != reference:
-                deviation = float(gaps[:, column].std(ddof=1)) if graphs > 1 else None
-                shown = float((sum(factors) * found.error)[column]) if found.is_sure else None
-                rows.append((part.collection, member, deviation, shown, graphs))
-    return _to_frame(rows, ["collection", "member", "deviation", "detectable", "graphs"], texts=2)
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:

@@ -215,14 +215,10 @@ def _warn_of_part(run_folder: Path) -> None:
 def finish(run: Run, recipe: "Recipe") -> None:
     """Merge the run by the recipe, write the submission, and print the scores and what they mean.
     The caller holds the lock of the run."""
-    from solution.runs.collapse import describe_collapsed
-    from solution.system.progress import warn
     from submissions.build import build_submission, summarise, tabulate
 
     built = build_submission(run, recipe)
     output.print(tabulate(built.scores))
-    for words in describe_collapsed(run):
-        warn(f"Look at this: {words}")
     say(summarise(built.scores))
     say(built.describe())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ensembles.merge import score_run
+from ensembles.merge import RunScores, score_run
 from ensembles.recipe import Recipe
 from ensembles.statistics import compare, mean_of_all, mean_scores
 from solution.domain.collection import COLLECTIONS, Collection
@@ -98,10 +98,15 @@ class Evidence:
     recipe: Recipe
 
     @cached_property
+    def of_run(self) -> RunScores:
+        """The members' scores, also those of single seeds."""
+        return score_run(self.run, self.recipe)
+
+    @property
     def scores(self) -> pl.DataFrame:
         """The members' scores: columns collection, graph, group (of graphs that folds keep
         together), member, score."""
-        return score_run(self.run, self.recipe).table
+        return self.of_run.table
 
     @cached_property
     def means(self) -> pl.DataFrame:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import polars as pl
 
-from ensembles.statistics import detectable_difference, reseed_spread
 from solution.domain.collection import Collection
 from solution.system.wording import count
 from submissions.kaggle import read_number
@@ -47,9 +46,8 @@ def describe_scores(evidence: Evidence) -> Section:
         "in the table.",
         unfolded=True,
         notes=[
-            "Detectable: the smallest true difference from the ensemble that this many graphs "
-            "would show four times out of five. Seeds: the standard deviation of the score from "
-            "one training seed to another, which the interval does not include."
+            "Seeds: the standard deviation of the score from one training seed to another, which "
+            "the interval does not include."
         ],
     )
 
@@ -101,35 +99,26 @@ def _row(evidence: Evidence, mean: dict[str, float]) -> Row:
 
 
 def _tabulate(evidence: Evidence) -> PageTable:
-    spread = _keyed(reseed_spread(evidence.run))
-    detectable = _keyed(detectable_difference(evidence.scores, evidence.ensemble))
+    by_seed = evidence.of_run.seeds.group_by("collection", "member", "seed").agg(
+        pl.col("score").mean()
+    )
+    spread = by_seed.group_by("collection", "member").agg(pl.col("score").std(), seeds=pl.len())
+    shown = {(c, name): f"±{number(std)} ({seeds})" for c, name, std, seeds in spread.iter_rows()}
     rows = []
     for collection in evidence.collections:
         for mean in evidence.means_of(collection.name):
             key = (collection.name, str(mean["member"]))
             row = [number(mean["value"]), interval(mean["low"], mean["high"])]
-            row += [f"{mean['graphs']:,}", number(detectable.get(key, {}).get("detectable"))]
-            rows.append([*key, *row, _show_seeds(spread.get(key, {}))])
+            otherwise = NOTHING if key[1] == evidence.ensemble else "one"
+            rows.append([*key, *row, f"{mean['graphs']:,}", shown.get(key, otherwise)])
     for member in evidence.members:
         overall = evidence.overall(member)
         if overall is not None:
             between = interval(overall.low, overall.high)
             row = [number(overall.value), between, f"{overall.graphs:,}"]
-            rows.append(["mean of the five", member, *row, NOTHING, NOTHING])
-    columns = ["Collection", "Ranker", "Score", "95% interval", "Graphs", "Detectable", "Seeds"]
+            rows.append(["mean of the five", member, *row, NOTHING])
+    columns = ["Collection", "Ranker", "Score", "95% interval", "Graphs", "Seeds"]
     return PageTable("Score table", columns, rows, texts=2, strong=evidence.ensemble, grouped=True)
-
-
-def _show_seeds(seeds: dict[str, float]) -> str:
-    if not seeds:
-        return NOTHING
-    if seeds["spread"] is None:
-        return "one"
-    return f"±{number(seeds['spread'])} ({seeds['seeds']})"
-
-
-def _keyed(frame: pl.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
-    return {(row["collection"], row["member"]): row for row in frame.iter_rows(named=True)}
 
 
 def _tabulate_graphs(evidence: Evidence, collection: Collection) -> PageTable:

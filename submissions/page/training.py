@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from solution.domain.collection import NAMES
-from solution.runs.collapse import describe_collapsed
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
@@ -97,7 +96,6 @@ def describe_curves(run: Run) -> Section:
         tables,
         "A line is a model, its dot the best step, whose weights are kept. The training loss is "
         "dashed. Volatility is the standard deviation of a curve’s last ten scores.",
-        notes=[f"Look at this: {words}" for words in describe_collapsed(run)],
     )
 
 

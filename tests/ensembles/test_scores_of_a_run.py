@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from ensembles.merge import alone, merge_collection, read_groups, score_recipes, score_run
 from ensembles.recipe import Recipe, find_recipe
-from ensembles.statistics import leave_one_out, rank_correlations, reseed_spread
+from ensembles.statistics import leave_one_out, rank_correlations
 from ensembles.tables import show_comparison, show_search
 from solution.domain import predictions
 from solution.domain.metrics import score_predictions
@@ -86,12 +86,10 @@ def test_an_experiment_that_predicts_nothing_out_of_fold_has_no_lines(tmp_path: 
     nothing = pl.DataFrame(schema=SCHEMA)
     predictions.write(nothing, run.predictions("member_1", "out_of_fold"))
     recipe = Recipe(name="r", members={"member_0": 1.0, "member_1": 1.0}, fallback="nothing_001")
-    assert set(reseed_spread(run)["member"]) == {"member_0", "nothing_001"}
     assert set(leave_one_out(run, recipe)["member"]) == {"member_0"}
     assert "member_1" not in rank_correlations(run, run.experiments())["left"]
     for name in run.experiments():
         predictions.write(nothing, run.predictions(name, "out_of_fold"))
-    assert reseed_spread(run).is_empty()
     assert rank_correlations(run, run.experiments()).is_empty()
 
 
@@ -114,7 +112,7 @@ def test_correlations_are_those_of_every_graph_by_itself(run: Run) -> None:
     assert pairs["member_2", "member_2"] == pytest.approx(1)
 
 
-def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> None:
+def test_seeds_are_scored_one_by_one_where_there_are_several(tmp_path: Path) -> None:
     run = write_run(tmp_path, [1.0, 1.0], graphs=4)
     first, second = (
         predictions.read(run.predictions(f"member_{number}", "out_of_fold")) for number in (0, 1)
@@ -126,11 +124,10 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
         score_predictions(frame, labels).filter(collection=LAYOUT)["score"].mean()
         for frame in (first, second)
     ]
-    found = reseed_spread(run).filter(collection=LAYOUT, member="member_0").row(0, named=True)
-    assert found["seeds"] == 2
-    assert found["value"] == pytest.approx(pl.Series(scores).mean())
-    assert found["spread"] == pytest.approx(pl.Series(scores).std())
-    assert reseed_spread(run).filter(member="nothing_001")["spread"].null_count() == 2
+    seeds = score_run(run).seeds
+    assert set(seeds["member"]) == {"member_0"}
+    found = seeds.filter(collection=LAYOUT).group_by("seed").agg(pl.col("score").mean())
+    assert found.sort("seed")["score"].to_list() == pytest.approx(scores)
 
 
 def make_frame(graphs: dict[str, list[float]]) -> pl.DataFrame:

@@ -18,7 +18,6 @@ from benchmarks.intervals import (
 )
 from ensembles.statistics import (
     compare,
-    detectable_difference,
     is_better,
     mean_of_all,
     mean_over_collections,
@@ -106,7 +105,6 @@ def test_below_five_groups_nothing_is_said() -> None:
     for column in ("low", "high", "standard_error", "probability"):
         assert found[column].to_list() == [None, None]
     assert is_better(found.row(0, named=True)) is None
-    assert detectable_difference(four, "one")["detectable"].to_list() == [None]
     assert mean_scores(five)["low"].null_count() == 0
     assert compare(five, "one", "two")["probability"].null_count() == 0
     of_one_program = make_table({(TILE, "one"): draw_scores(0, 40)}, of_a_group=10)

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from solution.runs.collapse import describe_collapsed
 from solution.runs.fingerprint import fingerprint_code
 from solution.runs.folder import Run
-from solution.runs.job import JobRecord, read_job, write_job
+from solution.runs.job import JobRecord, read_job
 from solution.runs.record import LIBRARIES, open_run
 from solution.system.errors import InputError
 from solution.system.files import replace_file, replace_folder, write_sealed
-from tests.made.run import make_run
 
 SETTINGS: dict[str, Any] = {"folds": 5, "scheme": "architecture", "seeds": (0, 1)}
 
@@ -154,32 +152,6 @@ def test_of_an_experiment_that_was_changed_the_setting_is_named(tmp_path: Path) 
         pass
     named = r"\(mine, ranker: penalty=10\.0\), now penalty=1\.0\)\)"
     refuse(named, tmp_path, settings(1.0))
-
-
-Curve = list[tuple[int, float]]
-
-
-def give_curve(run: Run, curve: Curve, graphs: str = "abc") -> None:
-    """To one model of the run, which stopped early on these graphs."""
-    (folder,) = run.jobs("trees_001")
-    record = dataclasses.replace(read_job(folder), curve=curve, validated_on=[*graphs])
-    write_job(record, folder)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return make_run(tmp_path / "run", collections=("tile:xla",))
-
-
-def test_a_model_that_fell_is_named_with_its_likely_reason(run: Run) -> None:
-    assert describe_collapsed(run) == []
-    give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)])
-    (words,) = describe_collapsed(run)
-    assert "trees_001, tile:xla, fold 0, seed 0: best at step 2 of 62" in words
-    assert "fell from 0.89 to 0.34" in words
-    assert "probably unlike" in words
-    give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)], "a")
-    assert "1 graph" in describe_collapsed(run)[0]
 
 
 def test_a_run_that_is_gone_on_with_by_other_libraries_or_code_says_so(

@@ -176,7 +176,7 @@ def test_the_page_and_the_table_have_one_score_of_a_model(whole: Run, tmp_path: 
     assert all(line.a_seed is None for line in without)
     merged = evidence.means.filter(collection="tile:xla", member="net_001")["value"][0]
     words = write_page(whole, recipe, tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f">{merged:.3f}<" in words
+    assert f">{merged:.3f}<" in words and " (2)<" in words and "±0.0" in words
 
 
 def test_an_experiment_that_held_out_nothing_stops_no_report(tmp_path: Path) -> None:
