@@ -4,11 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from importlib import metadata
 
 from packaging.version import InvalidVersion, Version
@@ -28,7 +24,6 @@ from submissions.failures import BAD_CREDENTIALS, NO_CREDENTIALS
 from submissions.kaggle import Kaggle
 from submissions.ledger import read_ledger
 from submissions.provenance import read_tree
-from submissions.sending import SKEW
 
 OLDEST_CLI = Version("2.2.4")  # the first version that reports the remaining submissions
 DATA_GIGABYTES = 30  # size of the download and its unpacked files
@@ -52,7 +47,6 @@ def examine(settings: WaitSettings) -> list[Finding]:
         _examine_cli(settings),
         _examine_credentials(),
         _examine_access(settings),
-        _examine_clock(settings),
         *_examine_variables(),
         _examine_ledger(settings),
         _examine_tree(),
@@ -131,33 +125,6 @@ def _examine_access(settings: WaitSettings) -> Finding:
     url = f"https://www.kaggle.com/competitions/{settings.competition}"
     advice = f"Wait for the next day (UTC); if none was made today, join at {url}."
     return Finding("Submissions", found, advice, stops=True)
-
-
-def _examine_clock(settings: WaitSettings) -> Finding:
-    local = os.environ.get("KAGGLE_API_ENVIRONMENT") == "LOCALHOST"
-    url = "http://localhost" if local else "https://www.kaggle.com"
-    theirs = _ask_date(url, min(settings.call_seconds, 20.0))
-    if theirs is None:
-        return Finding("Clock", "not compared, no answer", "Check the network.")
-    skew = (theirs - datetime.now(UTC)).total_seconds()
-    if abs(skew) < SKEW:
-        return Finding("Clock", f"within {max(1, abs(skew)):.0f} s of Kaggle's")
-    direction = "behind" if skew > 0 else "ahead of"
-    advice = "Set it: timedatectl set-ntp true. A wrong clock breaks sign-in and times."
-    return Finding("Clock", f"{abs(skew) / 60:.0f} minutes {direction} Kaggle's", advice)
-
-
-def _ask_date(url: str, seconds: float) -> datetime | None:
-    """Return the time in a response's Date header (None without one); send no credentials."""
-    request = urllib.request.Request(url, method="HEAD")
-    try:
-        try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
-                return parsedate_to_datetime(answer.headers["Date"])
-        except urllib.error.HTTPError as error:
-            return parsedate_to_datetime(error.headers["Date"])
-    except (OSError, TypeError, ValueError):
-        return None
 
 
 def _examine_variables() -> list[Finding]:

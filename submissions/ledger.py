@@ -210,10 +210,8 @@ class Tracker:
     """A writer of the ledger that keeps it consistent with Kaggle's list of submissions."""
 
     kaggle: Kaggle
-    skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, if known
     # by key: row of each submission that this process began
     begun: dict[str, Line] = field(default_factory=dict)
-    ended: dict[str, datetime] = field(default_factory=dict)  # by key: when the upload ended
 
     @property
     def settings(self) -> WaitSettings:
@@ -251,8 +249,6 @@ class Tracker:
             for submission in listed:
                 line = _find_line(ledger, submission)
                 if line is not None:
-                    if line["state"] in IN_DOUBT:
-                        self.skew = self._find_skew(line, submission.date)
                     note(ledger, line["key"], submission)
         return listed
 
@@ -337,17 +333,6 @@ class Tracker:
             return quiet
         elapsed = (datetime.now(UTC) - begun).total_seconds()
         return 0.0 if elapsed > self.settings.upload_seconds + quiet else quiet
-
-    def _find_skew(self, line: Line, listed: str) -> float | None:
-        """Return the seconds by which Kaggle's clock is ahead of ours (> 0) or behind (< 0). It is
-        0 if Kaggle's time of the submission lies between our upload's start and end, and None if a
-        time cannot be read."""
-        begun, made = read_time(line["when"]), read_time(listed)
-        if begun is None or made is None:
-            return None
-        longest = begun + timedelta(seconds=self.settings.upload_seconds)
-        ended = max(begun, self.ended.get(line["key"], longest))
-        return min(0.0, (made - begun).total_seconds()) + max(0.0, (made - ended).total_seconds())
 
 
 def _find_line(ledger: Ledger, submission: Submission) -> Line | None:

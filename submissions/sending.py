@@ -40,7 +40,6 @@ from submissions.ledger import (
 from submissions.provenance import Upload, make_key
 
 LONGEST_POLL = 60.0  # most seconds between two queries for the score
-SKEW = 300.0  # seconds; users are told if Kaggle's clock and ours differ by more
 LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: sending it will show."
 SENT = "sent"  # subfolder of the folder submissions/, for the files that were uploaded
 
@@ -136,8 +135,7 @@ def follow(tracker: Tracker, key: str) -> Outcome:
     adds to the message, because the submission has arrived."""
     settings, line, problem = tracker.settings, Line(), ""
     deadline = time.monotonic() + settings.score_seconds
-    has_looked = tracker.skew is not None
-    wait = settings.poll_seconds if has_looked else 0.0
+    wait, has_looked = 0.0, False
     try:
         while found := tracker.read().find(key):
             line = found
@@ -156,8 +154,7 @@ def follow(tracker: Tracker, key: str) -> Outcome:
         problem = f" {error}"
     except KeyboardInterrupt:
         problem = " Stopped waiting for it."
-    outcome = _describe(key, line, problem)
-    return Outcome(outcome.code, outcome.message + _describe_skew(tracker.skew))
+    return _describe(key, line, problem)
 
 
 def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | None]:
@@ -169,8 +166,6 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
         tracker.kaggle.upload(file, upload.message(key))
     except KaggleError as error:
         return key, error
-    finally:
-        tracker.ended[key] = datetime.now(UTC)
     return key, None
 
 
@@ -249,14 +244,4 @@ def _describe(key: str, line: Line, problem: str) -> Outcome:
         )
     return Outcome(
         DONE, f"Submitted: {name}. It has no score yet; `make scores` fetches it.{problem}"
-    )
-
-
-def _describe_skew(skew: float | None) -> str:
-    if skew is None or abs(skew) < SKEW:
-        return ""
-    direction = "behind" if skew > 0 else "ahead of"
-    return (
-        f"\nThis machine's clock is {abs(skew) / 60:.0f} minutes {direction} Kaggle's, and so are "
-        "the times in the ledger. Set it: timedatectl set-ntp true."
     )

@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -106,13 +105,6 @@ class Handler(BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:  # noqa: N802
         """No tunnel: nothing reaches the real site."""
         self.send_error(403)
-
-    def do_HEAD(self) -> None:  # noqa: N802
-        self.send_response(200)
-        self.end_headers()
-
-    def date_time_string(self, timestamp: float | None = None) -> str:
-        return super().date_time_string(time.time() + self.server.world.clock.total_seconds())
 
     def do_POST(self) -> None:  # noqa: N802
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

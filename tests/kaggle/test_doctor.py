@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote_plus
 
@@ -17,14 +16,13 @@ from tests.kaggle.world import LIMITS, Fault
 
 
 def test_a_healthy_place(desk: Desk) -> None:
-    words = ("KAGGLE_KEY", "5 left", "0 made", "of Kaggle's", "GB free", "torch 2", "GPU")
+    words = ("KAGGLE_KEY", "5 left", "0 made", "GB free", "torch 2", "GPU")
     done = check(desk.call("doctor"), 0, *words)
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_every_problem_is_told_with_what_to_do(desk: Desk) -> None:
     desk.world.allowed = 0
-    desk.world.clock = timedelta(hours=3)
     home = desk.folder / "home" / ".kaggle"
     home.mkdir(parents=True)
     (home / "access_token").write_text("0123456789")
@@ -36,8 +34,6 @@ def test_every_problem_is_told_with_what_to_do(desk: Desk) -> None:
     for words in (
         "0 left now, 0 made today",
         "Wait for the next day (UTC)",
-        "180 minutes behind Kaggle's",
-        "Set it: timedatectl set-ntp true",
         "Others can read it: chmod 600",
         "It hides: legacy key in KAGGLE_KEY",
         "Unknown whether open-one arrived",
@@ -67,7 +63,7 @@ def test_kaggle_does_not_answer_as_it_should(desk: Desk, kind: str, words: str) 
 def test_nothing_is_there(desk: Desk) -> None:
     desk.server.refuse()
     desk.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET, "FASTSLOW_KAGGLE": "/no/kaggle"}
-    done = check(desk.call("doctor"), 2, "none", "the network", "Make a token")
+    done = check(desk.call("doctor"), 2, "none", "Make a token")
     assert "`fastslow doctor`" not in done.words  # that is what was typed
     assert "Traceback" not in done.words
     desk.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}

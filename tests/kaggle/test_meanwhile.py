@@ -1,4 +1,4 @@
-"""What breaks or changes while a submit is at work: ledger, list, clock, CLI, disk, files."""
+"""What breaks or changes while a submit is at work: ledger, list, CLI, disk, files."""
 
 import os
 import resource
@@ -150,18 +150,6 @@ def test_without_a_pause_the_wait_for_a_score_ends_all_the_same(desk: Desk) -> N
     if not running.ends_within(30):
         os.kill(running.number, signal.SIGKILL)
     assert running.finish().code == 0
-
-
-def test_a_long_upload_of_a_submit_that_was_killed_is_no_wrong_clock(desk: Desk) -> None:
-    desk.world.faults, desk.world.late = [PASSING], 10**6
-    desk.more |= {"FASTSLOW_TRIES": "1", "FASTSLOW_UPLOAD_SECONDS": "600"}
-    assert desk.submit().code == 2
-    with edit_ledger(desk.ledger_path) as ledger:
-        begun = show_time(datetime.now(UTC) - timedelta(minutes=8))
-        ledger.lines[0] |= {"state": "sending", "when": begun}
-    desk.world.submissions[0]["listed"] = 0.0
-    done = check(desk.submit())
-    assert "clock" not in done.words
 
 
 SAMPLE = "sample_submission.csv"
