@@ -1,4 +1,4 @@
-"""Call the kaggle CLI under limits of time and memory, and validate its answers.
+"""Call the kaggle CLI under a time limit, and validate its answers.
 
 The CLI runs as a child process and finds its credentials by itself, in the environment or in files.
 Its answers may be wrong or unreadable: see submissions/failures.py.
@@ -7,7 +7,6 @@ Its answers may be wrong or unreadable: see submissions/failures.py.
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -38,10 +37,6 @@ Answer = TypeVar("Answer")
 Model = TypeVar("Model", bound=BaseModel)
 
 REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
-# memory limit of the CLI in bytes: a small compressed answer may inflate to any size
-MOST_OF_AN_ANSWER = 2 << 30
-MOST_PRINTED = 16 << 20  # bytes that the CLI may print; a page of 200 submissions has about 100 kB
-BETWEEN_LOOKS = 0.2  # seconds between two checks of the size of the CLI's output
 # variables that the CLI must not get: VERBOSE prints its key, others change its commands
 NOT_PASSED_ON = (
     "VERBOSE",
@@ -117,7 +112,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @dataclass(frozen=True)
 class Calls:
-    """A runner of kaggle CLI commands under limits of time and memory, which explains failures."""
+    """A runner of kaggle CLI commands under a time limit, which explains failures."""
 
     settings: WaitSettings
     # descriptors of lock files; the CLI inherits them, so a lock lasts until the CLI has ended
@@ -151,9 +146,6 @@ class Calls:
         command: Sequence[str],
         limit: float | None = None,
         report: Callable[[], None] | None = None,
-        *,
-        memory: int = MOST_OF_AN_ANSWER,
-        file: int = MOST_OF_AN_ANSWER,
     ) -> str:
         """Run one command and return what it printed; raise KaggleError if it failed.
 
@@ -161,8 +153,6 @@ class Calls:
             doing: the purpose of the call, for messages.
             limit: time limit in seconds; by default `call_seconds` of the settings.
             report: called about every second.
-            memory: maximum memory of the process, in bytes.
-            file: maximum size of each file that the process writes, in bytes.
         """
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
@@ -171,17 +161,16 @@ class Calls:
             kind = failures.BAD_CREDENTIALS
             words = kind.words.format(source=describe_credentials())
             raise failures.KaggleError(kind, f"{doing}: {words}: {used.defect}. {kind.advice}")
-        # Output goes to files, whose sizes are limited: a pipe would have to be read meanwhile.
+        # Output goes to files: a pipe would have to be read meanwhile.
         with TemporaryFile() as said, TemporaryFile() as complaints, stopped_by_signals():
             outputs = (said, complaints)
             with _start(whole, self.keep_open, *outputs) as process:
                 try:
-                    _bound(process, memory, file)
-                    failure = _await(process, outputs, seconds, report)
+                    has_ended = _await(process, seconds, report)
                 finally:  # if this process is interrupted, the command must end too
                     process.kill()
-            if failure is not None:
-                raise self.explain(failure, doing, "", seconds)
+            if not has_ended:
+                raise self.explain(failures.TIMED_OUT, doing, "", seconds)
             for output in outputs:
                 output.seek(0)
             printed = b"\n".join(output.read() for output in outputs)
@@ -214,40 +203,20 @@ def _start(
         ) from error
 
 
-def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
-    """Limit the memory of a started process, and the size of each file it writes."""
-    if not hasattr(resource, "prlimit"):  # only Linux has prlimit
-        return
-    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, file)):
-        with suppress(ProcessLookupError):  # the process has already ended
-            soft, hard = resource.prlimit(process.pid, kind)
-            allowed = [most, *(n for n in (soft, hard) if n != resource.RLIM_INFINITY)]
-            resource.prlimit(process.pid, kind, (min(allowed), hard))
-
-
 def _await(
-    process: subprocess.Popen[bytes],
-    outputs: Sequence[IO[bytes]],
-    seconds: float,
-    report: Callable[[], None] | None,
-) -> failures.FailureKind | None:
-    """Wait until the process has ended, and return None. Return the kind of failure, without
-    ending the process, if it runs longer than `seconds` or prints more than MOST_PRINTED bytes.
-    `report` is called after every REPORT_SECONDS."""
-    deadline, reported = time.monotonic() + seconds, time.monotonic()
+    process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
+) -> bool:
+    """Wait until the process has ended, and return True; return False, without ending it, if it
+    runs longer than `seconds`. `report` is called after every REPORT_SECONDS."""
+    deadline = time.monotonic() + seconds
     while True:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.01, min(BETWEEN_LOOKS, deadline - time.monotonic())))
-        if sum(os.fstat(output.fileno()).st_size for output in outputs) > MOST_PRINTED:
-            return failures.TOO_LARGE
-        if process.returncode is not None:
-            return None
-        now = time.monotonic()
-        if now > deadline:
-            return failures.TIMED_OUT
-        if report is not None and now > reported + REPORT_SECONDS:
+            process.wait(max(0.01, min(REPORT_SECONDS, deadline - time.monotonic())))
+            return True
+        if time.monotonic() > deadline:
+            return False
+        if report is not None:
             report()
-            reported = now
 
 
 def find_program() -> str:

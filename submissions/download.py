@@ -118,7 +118,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
         return len(done)
     archive = target / f"{kaggle.settings.competition}.zip"
     make_folder(target)
-    kaggle.download(target, max_bytes)
+    kaggle.download(target)
     if not archive.is_file():
         raise InputError(
             f"{archive}: expected the archive here after the download, found none. Give the same "
@@ -169,7 +169,7 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
             "Kaggle. Nothing is overwritten: move it away, or choose another folder."
         )
     folder = target / PARTS
-    kaggle.download(folder, file.size, file.name)
+    kaggle.download(folder, file.name)
     arrived = _find_arrived(folder, file)
     if not _is_there(arrived, file.size):
         size = arrived.stat().st_size if arrived.is_file() else 0

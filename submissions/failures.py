@@ -60,12 +60,6 @@ BAD_REPLY = FailureKind(
     "Run the same command again in a few minutes.",
     passing=True,
 )
-TOO_LARGE = FailureKind(
-    "too large",
-    "Kaggle's answer is larger than it can be",
-    "Look at the network: a proxy may change the answer. Then run the same command again.",
-    pattern=r"\bMemoryError\b|Cannot allocate memory|File too large",
-)
 UNKNOWN = FailureKind(
     "unknown",
     "the kaggle CLI failed",
@@ -85,7 +79,6 @@ RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The kinds in order of precedence: the first whose pattern matches the CLI's output is taken.
 KINDS = (
-    TOO_LARGE,
     # Before the kind 403, because the message of a failed tunnel contains the proxy's status, such
     # as 403 or 407.
     replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),

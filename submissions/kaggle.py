@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
 from solution.system.progress import console
-from submissions.calls import MOST_OF_AN_ANSWER, Calls, find_json, find_program, make_environment
+from submissions.calls import Calls, find_json, find_program, make_environment
 from submissions.credentials import redact
 from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell_failure
 
@@ -124,9 +124,9 @@ class Kaggle(Calls):
         if SUCCESS not in printed:
             raise self.explain(tell_failure(printed), doing, printed)
 
-    def download(self, folder: Path, most: int, name: str | None = None) -> None:
+    def download(self, folder: Path, name: str | None = None) -> None:
         """Download all the competition's data as one archive, or the file `name`, into `folder`. An
-        interrupted download is resumed. The unpacked content may have at most `most` bytes."""
+        interrupted download is resumed."""
         command = ["download", "-p", str(folder), "-q", *(["-f", name] if name else [])]
         limit = self.settings.download_seconds
         with console.status("Downloading") as status:
@@ -136,8 +136,7 @@ class Kaggle(Calls):
                 status.update(f"Downloading: {bytes_here / 1e6:,.0f} MB are here")
 
             shown = None if name else report  # the CLI shows a progress bar for single files
-            file = most + most // 100 + (1 << 20)  # a zip may be larger than its content
-            self.insist(lambda: self._compete("downloading", command, limit, shown, file=file))
+            self.insist(lambda: self._compete("downloading", command, limit, shown))
 
     def version(self) -> str:
         """Return the CLI's version, such as 2.2.4."""
@@ -183,9 +182,8 @@ class Kaggle(Calls):
         command: Sequence[str],
         limit: float | None = None,
         report: Callable[[], None] | None = None,
-        file: int = MOST_OF_AN_ANSWER,
     ) -> str:
         """Run `kaggle competitions ACTION COMPETITION ...`; return what it printed."""
         action, *rest = command
         whole = ["competitions", action, self.settings.competition, *rest]
-        return self.run(doing, whole, limit, report, file=file)
+        return self.run(doing, whole, limit, report)

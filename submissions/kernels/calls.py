@@ -31,7 +31,6 @@ UPLOAD_FAILED = failures.FailureKind(
     passing=True,
 )
 PAGE = 200
-MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps at most 20 GB of a session's outputs
 # pattern of names that stay inside the target folder; the CLI would write to any path
 INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
 RUNNING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL")
@@ -154,9 +153,7 @@ class Kernels(Calls):
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds
-        # the CLI holds a whole file in memory, so both limits are equal
-        bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}
-        self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
+        self.insist(lambda: self.run("downloading outputs", command, limit, report))
 
     def explain(
         self, kind: failures.FailureKind, doing: str, printed: str, seconds: float = 0

@@ -6,7 +6,6 @@ uploaded.
 """
 
 import errno
-import gzip
 import itertools
 import json
 import os
@@ -26,13 +25,6 @@ MESSAGES = {
 # Below the ports that systems give away by themselves: nobody is given the port of a server that
 # listens no more. Each process of the tests begins elsewhere.
 PORTS = itertools.cycle(range(10_000 + os.getpid() % 200 * 100, 32_000))
-
-
-def make_bomb() -> bytes:
-    """A few megabytes that inflate to three gigabytes of an answer in JSON."""
-    parts = [b'{"submissions": [', *[bytes(1 << 26).replace(b"\0", b" ")] * 48, b"]}"]
-    made = {part: gzip.compress(part, 1) for part in set(parts)}
-    return b"".join(made[part] for part in parts)
 
 
 class KaggleServer(ThreadingHTTPServer):
@@ -176,8 +168,6 @@ class Handler(BaseHTTPRequestHandler):
             self.server.closing.wait(60)
         elif kind == "html":
             self._send(200, HTML, "text/html")
-        elif kind == "bomb":
-            self._send(200, make_bomb(), "application/json", ("Content-Encoding", "gzip"))
         elif kind == "wrong":
             self._send(200, b'{"unexpected": true}', "application/json")
         elif fault:
@@ -188,10 +178,8 @@ class Handler(BaseHTTPRequestHandler):
             status = reply.get("httpStatus", 200)
             self._send(status, json.dumps(reply).encode(), "application/json")
 
-    def _send(self, status: int, data: bytes, kind: str, *headers: tuple[str, str]) -> None:
+    def _send(self, status: int, data: bytes, kind: str) -> None:
         self.send_response(status)
-        for header in headers:
-            self.send_header(*header)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -188,31 +188,6 @@ def test_what_a_killed_call_began_is_not_waited_for(desk: Desk) -> None:
 
 
 @LINUX
-def test_an_answer_that_inflates_to_gigabytes_is_not_kept(desk: Desk) -> None:
-    desk.more["FASTSLOW_KAGGLE"] = str(KAGGLE.program)  # which a limit reaches
-    desk.world.faults = [Fault(LIST, "bomb")]
-    done = check(desk.call("scores"), 2, "larger than")
-    assert "Traceback" not in done.words
-
-
-@LINUX
-def test_a_file_that_is_larger_than_kaggle_lists_does_not_fill_the_disk(desk: Desk) -> None:
-    desk.more["FASTSLOW_KAGGLE"] = str(KAGGLE.program)
-    # The CLI tries again for a minute by itself.
-    desk.more |= {"FASTSLOW_DOWNLOAD_SECONDS": "6", "FASTSLOW_TRIES": "1"}
-    name = f"npz_all/npz/layout/nlp/default/test/{SAMPLE}"
-    world = desk.world
-    world.files = {name: bytes(20 << 20)}
-    listed = world.on_ListDataFiles
-    world.on_ListDataFiles = lambda body: {  # type: ignore[method-assign]
-        "files": [{**file, "totalBytes": 10} for file in listed(body)["files"]]
-    }
-    check(desk.call("data", "there", "--collection", "layout:nlp:default"), 2)
-    sizes = [path.stat().st_size for path in (desk.folder / "there").rglob("*") if path.is_file()]
-    assert 0 < sum(sizes) < 3 << 20
-
-
-@LINUX
 def test_a_disk_that_is_full_before_the_upload_is_named(desk: Desk) -> None:
     desk.more["FASTSLOW_WAIT_SECONDS"] = "3"
     desk.world.faults = [Fault(LIST, "500", times=1)]

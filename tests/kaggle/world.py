@@ -23,7 +23,7 @@ class Fault:
     """What goes wrong with a call: from its `first` occurrence on, `times` times."""
 
     call: str
-    kind: str  # a status such as "403", dropped, lost, hangs, html, bomb, wrong
+    kind: str  # a status such as "403", dropped, lost, hangs, html, wrong
     times: int = FOREVER
     first: int = 1
     counted: bool = False  # the server acts on the call before it fails
