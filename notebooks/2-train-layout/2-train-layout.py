@@ -28,8 +28,6 @@ HOURS = 11.5  # a kernel is killed after 12
 PACK = "folds"  # models in bundle.zip: of all folds; "refit": trained on all graphs; "": none
 LIMIT = False  # a smoke run on few graphs
 REPLACE = False  # delete an existing run and start afresh
-EXECUTOR = "local"  # or "ray": the nodes of a cluster
-ADDRESS = ""  # of the cluster: "auto" if this machine is in it; empty: start a cluster
 PUSH = ""  # key of the push; a push sets it and the commit
 COMMIT = ""
 
@@ -68,8 +66,6 @@ trained = train_session(
     num_folds=NUM_FOLDS,
     limit=LIMIT,
     replace=REPLACE,
-    executor=EXECUTOR,
-    address=ADDRESS or None,
 )
 
 # %% [markdown]

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -39,9 +39,6 @@ from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
 RUN = "run"  # subfolder of the output with the notebook's run
-# limit on the output's size: of more than 20 GB, Kaggle keeps nothing
-OUTPUT_BYTES = 19_500_000_000
-LOOK_SECONDS = 20.0  # seconds between two checks of the output's size
 LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 PACKAGED = str(Path("solution", "serving"))  # end of the path of this project's bundle
 # the project's folder; the current folder if only the package is installed
@@ -151,32 +148,24 @@ class Session:
 
     @contextmanager
     def time_limit(self, hours: float) -> Iterator[None]:
-        """End the block without an error `hours` after the notebook began, or at a SIGTERM. On
-        Kaggle it also ends before the output reaches the maximum size. Complete jobs are kept, so
-        the next session continues from there."""
+        """End the block without an error `hours` after the notebook began, or at a SIGTERM.
+        Complete jobs are kept, so the next session continues from there."""
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
         # The timer must not fire before the block has begun: only the block catches OutOfTimeError.
         left = max(LEAST_SECONDS, self.begun + 3600 * hours - time.monotonic())
         before = {number: signal.signal(number, _stop) for number in REASONS}
         signal.setitimer(signal.ITIMER_REAL, left)
-        over = threading.Event()
-        watcher = threading.Thread(target=_watch_output, args=(self.output, over), daemon=True)
         try:
-            if self.on_kaggle:
-                watcher.start()
             yield
         except (OutOfTimeError, SystemError) as error:
-            # An OutOfTimeError inside C code, such as Ray's, becomes the cause of a SystemError.
+            # An OutOfTimeError inside C code becomes the cause of a SystemError.
             reason = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(reason, OutOfTimeError):
                 raise
             say(f"Stopped ({reason}). Complete models are kept; the next session continues.")
         finally:
-            over.set()
             signal.setitimer(signal.ITIMER_REAL, 0)
-            if watcher.is_alive():
-                watcher.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -197,29 +186,11 @@ class Session:
 REASONS = {
     signal.SIGALRM: "the time limit",
     signal.SIGTERM: "a signal",
-    signal.SIGUSR1: "the output has the maximum size that Kaggle keeps",
 }
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     raise OutOfTimeError(REASONS[signal.Signals(number)])
-
-
-def _watch_output(folder: Path, over: threading.Event) -> None:
-    while not over.wait(LOOK_SECONDS):
-        if count_bytes(folder) > OUTPUT_BYTES:
-            os.kill(os.getpid(), signal.SIGUSR1)
-            return
-
-
-def count_bytes(folder: Path) -> int:
-    """Return the total size of all files in a folder; files that vanish meanwhile count 0."""
-    total = 0
-    for here, _, files in os.walk(folder):
-        for name in files:
-            with suppress(FileNotFoundError):
-                total += Path(here, name).lstat().st_size
-    return total
 
 
 def find_inputs() -> Path:

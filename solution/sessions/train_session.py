@@ -23,9 +23,6 @@ from solution.system.files import remove
 from solution.system.names import match
 from solution.system.terminal import say
 from solution.training.distilling import list_refits
-from solution.training.executors.base import Executor
-from solution.training.executors.cluster import LOCAL, choose_executor
-from solution.training.executors.local import HERE
 from solution.training.folds import Scheme
 from solution.training.jobs import Choice, Job, find_backlog, find_defect, list_missing
 from solution.training.opening import (
@@ -56,11 +53,11 @@ class Packing:
     run: Run
     collections: tuple[str, ...]  # collections whose models are packed; empty: all
 
-    def train(self, executor: Executor = HERE) -> None:
+    def train(self) -> None:
         """Train the refits, if they are to be packed and the models of all folds exist."""
         refits = self._list_refits()
         if refits and not self._find_lacking():
-            train_refits(refits, self.plan, self.run, executor)
+            train_refits(refits, self.plan, self.run)
 
     def list_missing(self) -> list[Job]:
         """Return the refits that could be trained now but do not exist yet."""
@@ -133,8 +130,6 @@ def train_session(
     num_folds: int = 5,
     limit: bool = False,
     replace: bool = False,
-    executor: str = LOCAL,
-    address: str | None = None,
 ) -> Trained:
     """Train a session's share of a recipe's experiments, after copying earlier sessions' models.
 
@@ -144,10 +139,7 @@ def train_session(
         data: data to use instead of the session's; its store is used by this notebook alone.
         limit: for a quick look: few graphs, one seed, short trainings.
         replace: start the run afresh, and the store of `data`, if given.
-        executor: LOCAL or RAY.
-        address: address of the Ray cluster, such as auto; None: start one for this session.
     """
-    trains_on = choose_executor(executor, address)
     source = data or session.find_data()
     recipe = find_recipe(share.recipe) if share.recipe else find_default_recipe(source, limit=limit)
     names = recipe.experiments()
@@ -165,10 +157,9 @@ def train_session(
             save_split(plan, run)
             say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
             packing = Packing(share.packed, recipe, experiments, plan, run, choice.collections)
-            # Ray sets a handler of SIGTERM too, and the last one counts: so open Ray first.
-            with trains_on.open(), session.time_limit(share.hours):
-                run_experiments(find_backlog(experiments, plan, run, choice), plan, run, trains_on)
-                packing.train(trains_on)
+            with session.time_limit(share.hours):
+                run_experiments(find_backlog(experiments, plan, run, choice), plan, run)
+                packing.train()
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)
         return Trained(run, describe_missing(missing), bundle)

@@ -49,7 +49,6 @@ GIVEN_OTHERWISE = {
     "BUNDLE": "give --bundle (make: BUNDLE=name), which attaches the bundle as well",
 }
 SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
-EXECUTORS = ("local", "ray")
 SAMPLE = PROJECT / "solution" / "data" / "sample"
 OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
 CELL_SECONDS = 1800  # time limit of one cell
@@ -217,7 +216,6 @@ EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     "FOLDS": (_are_folds, "numbers below NUM_FOLDS, such as 0,1, or nothing for all"),
     "SCHEME": (lambda values: values["SCHEME"] in SCHEMES, " or ".join(SCHEMES)),
     "GRAPHS": (lambda values: values["GRAPHS"] >= 1, "1 or more"),
-    "EXECUTOR": (lambda values: values["EXECUTOR"] in EXECUTORS, " or ".join(EXECUTORS)),
     "RECIPE": (
         lambda values: values["RECIPE"] in ("", *list_recipes()),
         f"nothing, or one of {', '.join(list_recipes())}",

@@ -17,12 +17,10 @@ from solution.serving.bundle import DEFAULT
 from solution.sessions.record import SessionRecord, State, write_session_record
 from solution.sessions.train_session import FOLDS, NOTHING, REFIT
 from solution.system.errors import InputError
-from solution.training.executors.cluster import LOCAL, RAY
 from solution.training.folds import Scheme
 from submissions.kernels.datasets import check_dataset_name
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import (
-    EXECUTORS,
     PACKS,
     SCHEMES,
     find_notebook,
@@ -322,7 +320,7 @@ def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
         ("PACK=all", "refit or"), ("FOLDS=0,5", "numbers below NUM_FOLDS"),
         ("FOLDS=first", "numbers below NUM_FOLDS"), ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
         ("COLLECTIONS=layout:tpu:*", "layout:xla:random"), ("PUSH=mine", "push sets"),
-        ("COLLECTIONS=tile:*", "experiment ranks"), ("EXECUTOR=cloud", "local or ray"),
+        ("COLLECTIONS=tile:*", "experiment ranks"),
         ("COMMIT=mine", "push sets"))),
     (TRAINING, "RECIPE=nope", "z_score_001"), (ENSEMBLE, "RECIPE=nope", "z_score_001"),
     ("1", "GRAPHS=0", "1 or more"),
@@ -354,7 +352,6 @@ def test_what_the_notebooks_have_and_what_they_understand_fits() -> None:
         assert parse_values([], notebook.read()) == {}
     assert get_args(Scheme) == SCHEMES
     assert set(PACKS) == {NOTHING, FOLDS, REFIT}
-    assert EXECUTORS == (LOCAL, RAY)
 
 
 @pytest.mark.parametrize("command", [("package",), ("push", NAME)])

@@ -16,7 +16,7 @@ from solution.sessions.record import (
     read_session_record,
     write_session_record,
 )
-from solution.sessions.session import Session, count_bytes, find_attached_data
+from solution.sessions.session import Session, find_attached_data
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -168,25 +168,6 @@ def test_a_session_ends_quietly(
     assert ("the next session continues" in capsys.readouterr().out) == (ended_by != "itself")
     assert signal.getsignal(signal.SIGTERM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
-
-
-@pytest.mark.parametrize("size", [999, 1001])
-def test_a_session_ends_before_its_output_is_more_than_kaggle_keeps(
-    size: int, kaggle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = Session.begin("notebook")
-    before = signal.getsignal(signal.SIGUSR1)
-    monkeypatch.setattr("solution.sessions.session.OUTPUT_BYTES", count_bytes(kernel.output) + 1000)
-    monkeypatch.setattr("solution.sessions.session.LOOK_SECONDS", 0.01)
-    (kernel.output / "run").mkdir()
-    reached = False
-    with kernel.time_limit(1):
-        (kernel.output / "run" / "model").write_bytes(b"m" * size)
-        time.sleep(10 if size > 1000 else 0.2)
-        reached = True
-    assert reached == (size < 1000)
-    assert ("the maximum size" in capsys.readouterr().out) == (size > 1000)
-    assert signal.getsignal(signal.SIGUSR1) is before
 
 
 def test_it_ends_quietly_in_c_code(kaggle: Path, capsys: pytest.CaptureFixture[str]) -> None:
