@@ -15,11 +15,9 @@ layout_lightgbm_001 = 1.0
 A search also writes the checksum of the labels on which it fitted the weights (fitted_on), and its
 score on graphs that it was not fitted on (nested). A recipe written by hand has neither.
 
-A run's recipe.json records the recipe of its last merge, with the checksums of submission.csv and
-scores.csv. A file with another checksum was changed, or the merge was killed between both files.
-teacher.json records the recipe that distilled students learned from. Both store the recipe's
-content instead of its path, because a user's file may change, and a record must not point outside
-its folder.
+A run's recipe.json records the recipe of its last merge, teacher.json the recipe that distilled
+students learned from. Both store the recipe's content instead of its path, because a user's file
+may change, and a record must not point outside its folder.
 """
 
 import os
@@ -47,7 +45,7 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import read_bytes, write_sealed
 from solution.system.names import check_name, suggest
-from solution.system.sealing import is_as_described, read_record
+from solution.system.sealing import read_record
 from solution.system.wording import join_names
 
 MAX_BYTES = 16 << 20  # maximum size of a recipe file; a usual one has a few hundred bytes
@@ -226,19 +224,10 @@ def _describe_defect(defect: ErrorDetails) -> str:
     return f"{'.'.join(path)}: {defect['msg'].removeprefix('Value error, ')}"
 
 
-def remember(
-    run: Run, recipe: Recipe, name: str = RECORD, files: Mapping[str, str] | None = None
-) -> None:
-    """Write the recipe into the run's folder.
-
-    Args:
-        name: RECORD for the recipe of the submission, TEACHER for the one that students learned
-            from.
-        files: by file name, the result of describe_file (size and checksum) for each file of the
-            merge that has been written already.
-    """
-    made = {} if files is None else {"files": dict(files)}
-    write_sealed({"recipe": recipe.model_dump(mode="json"), **made}, run.folder / name)
+def remember(run: Run, recipe: Recipe, name: str = RECORD) -> None:
+    """Write the recipe into the run's folder. `name`: RECORD for the recipe of the submission,
+    TEACHER for the one that students learned from."""
+    write_sealed({"recipe": recipe.model_dump(mode="json")}, run.folder / name)
 
 
 def recall(folder: Path, name: str = RECORD) -> Recipe | None:
@@ -252,26 +241,6 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
     if not isinstance(fields, dict):
         raise InputError(f"{path}: expected a recipe, found {fields!r}. Delete the file.")
     return make_recipe(str(path), fields)
-
-
-def is_whole(folder: Path) -> bool:
-    """Return True if the run's submission.csv and scores.csv are unchanged since its last merge, or
-    if no checksums of them are recorded. Raises InputError if the record is damaged."""
-    files, run = (_read(folder / RECORD) or {}).get("files"), Run(folder)
-    return not isinstance(files, dict) or all(
-        is_as_described(path, files.get(path.name)) for path in (run.submission, run.scores)
-    )
-
-
-def describe_part(folder: Path) -> str:
-    """Return a warning if submission.csv or scores.csv differ from the last merge; else ""."""
-    recipe = recall(folder)
-    if recipe is None or is_whole(folder):
-        return ""
-    return (
-        f"{folder}: submission.csv or scores.csv differs from the last merge, by {recipe.name}: it "
-        f"was stopped, or they were changed. `fastslow ensemble --run {folder}` writes them again."
-    )
 
 
 def _read(path: Path) -> dict[str, Any] | None:

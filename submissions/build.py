@@ -7,17 +7,7 @@ import polars as pl
 from rich.table import Table
 
 from ensembles.merge import RunScores, describe_fit, merge_run, score_run
-from ensembles.recipe import (
-    ENSEMBLE,
-    EQUAL_WEIGHTS,
-    Recipe,
-    find_recipe,
-    is_merge,
-    is_whole,
-    list_recipes,
-    recall,
-    remember,
-)
+from ensembles.recipe import ENSEMBLE, Recipe, is_merge, remember
 from ensembles.statistics import mean_of_all, means_by_member, show_interval
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
@@ -26,7 +16,6 @@ from solution.runs.folder import Run
 from solution.runs.job import read_trained
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers, replace_file
-from solution.system.sealing import describe_file
 from solution.system.terminal import make_table
 from solution.system.wording import count
 from submissions.writer import Written, read_rows, replace_submission
@@ -187,55 +176,23 @@ class Built:
     recipe: Recipe
     written: Written
     scores: Scores
-    before: Recipe | None  # recipe of the submission.csv that was overwritten; None if not known
-
-    def describe(self) -> str:
-        """Return a message for the user: what was written, and which submission it replaced."""
-        words = self.written.describe()
-        if self.before in (None, self.recipe):
-            return words
-        name = self.before.name
-        if name == self.recipe.name:
-            again = " with its earlier contents"
-        elif name == EQUAL_WEIGHTS or (name in list_recipes() and find_recipe(name) == self.before):
-            again = f"; `fastslow ensemble {name} --run {self.run.folder}` writes it again"
-        else:
-            again = "; `fastslow ensemble` with its file writes it again"
-        return (
-            f"{words}\nMerged by {self.recipe.name}. This replaces a submission that was merged by "
-            f"{name}{again}."
-        )
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
-    """Merge the run's predictions; write its ranking, submission.csv and scores.csv.
-
-    The caller holds the run's lock. The files' checksums are added to recipe.json one by one, so if
-    the process is killed between two files, the checksums do not match.
+    """Merge the run's predictions; write its ranking, submission.csv, scores.csv and, last, the
+    recipe. The caller holds the run's lock.
 
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
-    before = _recall_last(run)
     # Delete temporary files that an earlier merge left, even a merge by another recipe.
     remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])
     scored, orders = merge_run(run, recipe)
     scores = summarise_run(run, recipe, scored)
     graphs, sample = predictions.read(run.graphs), run.sample_submission()
-    with replace_submission(orders, graphs, sample, run.submission) as written:
-        files = {run.submission.name: written.description}
-        remember(run, recipe, files=files)
+    written = replace_submission(orders, graphs, sample, run.submission)
     write_scores(scores.lines, run)
-    remember(run, recipe, files={**files, run.scores.name: describe_file(run.scores)})
-    return Built(run, recipe, written, scores, before)
-
-
-def _recall_last(run: Run) -> Recipe | None:
-    """Return the recipe of the run's last merge. The result is None if there was no merge, or if
-    its record is damaged or out of date."""
-    try:
-        return recall(run.folder) if is_whole(run.folder) else None
-    except InputError:
-        return None
+    remember(run, recipe)
+    return Built(run, recipe, written, scores)
 
 
 def check_complete(built: Built) -> None:

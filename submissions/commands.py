@@ -69,7 +69,7 @@ def submit(
     with keep_others_out(run):
         built = build_submission(run, choose_recipe(run, recipe))
         say(built.scores.describe())
-        say(built.describe())
+        say(built.written.describe())
         if words := describe_code(run, tree):
             say(words)
         check_complete(built)

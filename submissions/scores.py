@@ -10,7 +10,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from ensembles.recipe import is_merge, is_whole, recall
+from ensembles.recipe import is_merge, recall
 from solution.runs.folder import RECORD, Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
@@ -312,7 +312,7 @@ def show_runs(lines: list[RunLine]) -> Table:
 def _describe(folder: Path, ledger: Ledger) -> RunLine:
     try:
         run = Run.existing(folder)
-        origin, recipe, whole = recall_origin(run), recall(folder), is_whole(folder)
+        origin, recipe = recall_origin(run), recall(folder)
         models, quick = run.count_models(), run.is_quick
     except InputError:
         return RunLine(folder.name, "", "", "its record is damaged", "", "")
@@ -322,8 +322,8 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
         folder.name,
         origin.date if origin else "",
         str(models),
-        merged if whole else f"{merged}, to be merged again",
-        _read_score(run.scores) if whole else "",
+        merged,
+        _read_score(run.scores),
         _find_at_kaggle(run, ledger),
     )
 

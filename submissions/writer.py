@@ -11,7 +11,6 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,18 +171,16 @@ def write_submission(
 ) -> Written:
     """Write and check a submission from a ranking: a table of collection, graph, config, score. The
     other arguments are those of replace_submission."""
-    with replace_submission(order_graphs(ranking), graphs, sample, path) as written:
-        return written
+    return replace_submission(order_graphs(ranking), graphs, sample, path)
 
 
-@contextmanager
 def replace_submission(
     orders: Mapping[str, np.ndarray], graphs: pl.DataFrame, sample: Path | None, path: Path
-) -> Iterator[Written]:
-    """Write and check a submission, atomically, and yield the result.
+) -> Written:
+    """Write and check a submission, atomically.
 
-    The new file replaces the old one when the block succeeds; after an error, the old one stays. If
-    no rows are expected, the old file is deleted and none is written.
+    After an error, the old file stays. If no rows are expected, the old file is deleted and none is
+    written.
 
     Args:
         orders: by ID, the configurations of each test graph from fastest to slowest.
@@ -194,9 +191,8 @@ def replace_submission(
     """
     expected, sampled = expect(graphs, sample), read_sample(sample)
     if not expected.num_configs:
-        yield Written(path, 0, 0, 0, NOTHING)
         path.unlink(missing_ok=True)
-        return
+        return Written(path, 0, 0, 0, NOTHING)
     rows: dict[str, str] = {}
     for name, num_configs in expected.num_configs.items():
         if num_configs is None:
@@ -215,7 +211,7 @@ def replace_submission(
         count = check_submission(temporary, expected, shown=path)
         predicted = sum(size is not None for size in expected.num_configs.values())
         left_out = len(orders.keys() - rows.keys())
-        yield Written(path, count, count - predicted, left_out, describe_file(temporary))
+        return Written(path, count, count - predicted, left_out, describe_file(temporary))
 
 
 def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:

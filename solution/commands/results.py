@@ -111,7 +111,6 @@ def report(
         except InputError as error:
             raise InputError(f"{error} Or write the page elsewhere: --out FILE.html.") from error
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
-    _warn_of_part(run_folder)
 
 
 @app.command()
@@ -128,8 +127,6 @@ def verify(
     expected = expect(predictions.read(opened.graphs), opened.sample_submission())
     rows = check_submission(submission, expected)
     say(f"{submission}: {count(rows, 'row')}, sound: as {run_folder} asks.")
-    if submission.resolve() == opened.submission.resolve():
-        _warn_of_part(run_folder)
     wanted = sum(collection.test_rows for collection in COLLECTIONS)
     if rows != wanted:
         say(f"The competition asks for {wanted} rows: this file is not for upload.")
@@ -204,14 +201,6 @@ def _explain_by_columns(ranker: "Ranker", graph: "Graph", config: int | None, fo
     pictures.draw_contributions(explained, folder / "contributions.png")
 
 
-def _warn_of_part(run_folder: Path) -> None:
-    from ensembles.recipe import describe_part
-    from solution.system.progress import warn
-
-    if words := describe_part(run_folder):
-        warn(words)
-
-
 def finish(run: Run, recipe: "Recipe") -> None:
     """Merge the run by the recipe, write the submission, and print the scores and what they mean.
     The caller holds the lock of the run."""
@@ -220,7 +209,7 @@ def finish(run: Run, recipe: "Recipe") -> None:
     built = build_submission(run, recipe)
     output.print(tabulate(built.scores))
     say(summarise(built.scores))
-    say(built.describe())
+    say(built.written.describe())
 
 
 @app.command()

@@ -1,28 +1,25 @@
-"""A merge that ends between two of its files: what lies in the run is of two recipes."""
+"""By which recipe a run is merged, and what its submission and its scores say."""
 
 import codecs
-import dataclasses
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import polars as pl
 import pytest
 
 from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
-from ensembles.recipe import RECORD, Recipe, choose_before_training, find_recipe, is_whole, recall
+from ensembles.recipe import RECORD, Recipe, choose_before_training, find_recipe, recall
 from solution.commands.running import _list_defaults
 from solution.data.folders import SAMPLE
 from solution.domain import predictions
 from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from submissions.build import Built, build_submission
+from submissions.build import build_submission
 from submissions.ledger import Ledger
 from submissions.scores import draw_history, list_runs, read_anchors
 from submissions.writer import Expected, check_submission, write_submission
-from tests.conftest import FastSlow, assert_done, assert_refused
+from tests.conftest import FastSlow, assert_refused
 from tests.kaggle.desk import make_run
 from tests.made.run import make_run as make_small_run
 from tests.submissions.test_submission import (
@@ -47,7 +44,6 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ranked = predictions.read(run.predictions("one", part))
         predictions.write(ranked.with_columns(-pl.col("score")), run.predictions("two", part))
     build_submission(run, ONE)
-    assert is_whole(run.folder)
     return run
 
 
@@ -57,49 +53,11 @@ def run(merged: Run, tmp_path: Path) -> Run:
     return Run(shutil.copytree(merged.folder, tmp_path / "runs" / "run"))
 
 
-def merge_in_part(run: Run) -> None:
-    """By the other recipe, only as far as submission.csv."""
-    scores = run.scores.read_bytes()
-    run.scores.unlink()
-    run.scores.mkdir()  # nothing can be written there
-    with pytest.raises(InputError, match=r"scores\.csv"):
-        build_submission(run, TURNED)
-    run.scores.rmdir()
-    run.scores.write_bytes(scores)
-
-
-def test_what_is_of_two_recipes_is_told_and_mended(run: Run, fastslow_here: FastSlow) -> None:
-    merge_in_part(run)
-    assert recall(run.folder) == TURNED  # what was asked for last
-    assert not is_whole(run.folder)
-    (line,) = list_runs(run.folder.parent)
-    assert (line.recipe, line.score) == ("turned, to be merged again", "")
-    for words in (("verify", run.submission), ("report",)):
-        done = fastslow_here(*words, "--run", run.folder)
-        assert_done(done)
-        assert "by turned" in " ".join(done.stderr.split())
-    assert_done(fastslow_here("ensemble", "--run", run.folder))
-    assert is_whole(run.folder)
-    (line,) = list_runs(run.folder.parent)
-    assert line.recipe == "turned"
-    assert line.score
-    verified = fastslow_here("verify", run.submission, "--run", run.folder)
-    assert "last merge" not in assert_done(verified)
-
-
-def test_a_changed_file_is_found_if_the_record_has_checksums(run: Run) -> None:
-    run.submission.write_text(run.submission.read_text() + "\n")
-    assert not is_whole(run.folder)
-    write_sealed({"recipe": ONE.model_dump(mode="json")}, run.folder / RECORD)
-    assert is_whole(run.folder)
-
-
 def test_a_merge_that_is_refused_changes_nothing(run: Run) -> None:
     run.predictions("two", "test").unlink()
     with pytest.raises(InputError):
         build_submission(run, TURNED)
     assert recall(run.folder) == ONE
-    assert is_whole(run.folder)
     # a run that will be deleted does not say how its successor is merged
     names = run.rankers()
     assert choose_before_training(run.folder, None, names) == ONE
@@ -205,23 +163,6 @@ def test_a_damaged_table_of_scores_does_not_hide_the_other_runs(tmp_path: Path) 
         (tmp_path / name / "scores.csv").write_bytes(text)
     scores = [line.score for line in list_runs(tmp_path)]
     assert scores == ["0.750", "damaged", "damaged", "", "damaged"]
-
-
-@pytest.mark.parametrize(
-    ("before", "again"),
-    [("mean_rank_001", "ensemble mean_rank_001"), ("user", "`fastslow ensemble`")],
-)
-def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
-    """A user's file may have the name of a packaged recipe."""
-    last = find_recipe("mean_rank_001")
-    if before == "user":
-        last = last.model_copy(update={"members": {"one": 1.0}})
-    nothing: Any = None
-    written: Any = SimpleNamespace(describe=lambda: "Submission.")
-    built = Built(Run(Path("out")), Recipe(name="r", members={"one": 1.0}), written, nothing, last)
-    assert again in built.describe()
-    changed = dataclasses.replace(built, before=Recipe(name="r", members={"two": 1.0}))
-    assert changed.describe().endswith("was merged by r with its earlier contents.")
 
 
 def test_a_run_is_no_folder_of_runs(fastslow_here: FastSlow, tmp_path: Path) -> None:
