@@ -106,8 +106,7 @@ def rank_by_compiler(
         module: the message Module whose instructions are the graph's nodes.
         prior: (configs,) scores of another ranker, lower is faster. They rank the configurations
             that the compiler was not asked about, as far as they fit its answers.
-        costs: (states,) the prior cost of each state in the graph's state table for a TPU, see
-            solution.models.layout.known_costs.
+        costs: (states,) the prior costs of the states in the graph's state table for a TPU.
         layouts: layouts at the program's boundary, see Estimator.estimate.
         tell: called beforehand with a sentence on the cost of asking the compiler.
 
