@@ -113,9 +113,8 @@ def follow_compiler(
     """Ask the compiler about layouts of a program; return the new ranking, and a sentence that says
     what put it in order.
 
-    If the compiler cannot be asked, the ranking is returned unchanged, and the sentence says why. A
-    ranking that follows the compiler gives no number to measure, because the number was
-    calibrated for the models' order.
+    If the compiler cannot be asked, the ranking stays as it is, and the sentence says why. One that
+    follows the compiler gives no number to measure: that is calibrated for the models' order.
 
     Args:
         ranking: the ranking without the compiler.
@@ -143,8 +142,7 @@ def follow_compiler(
         restored = " It was asked about a program restored from the graph, with guesses."
     else:
         layouts = find_fixed_boundary(module)
-    budget = Budget(compilations)
-    costs = list_known_costs(graph, BACKEND)
+    budget, costs = Budget(compilations), list_known_costs(graph, BACKEND)
     order = rank_by_compiler(graph, module, ranking.scores, costs, estimator, budget, layouts, say)
     words = order.describe(target, whose) + restored
     if not order.is_followed:
