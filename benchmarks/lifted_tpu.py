@@ -154,7 +154,7 @@ def rank_within(
 ) -> pl.DataFrame:
     """Return Kendall's tau of the compiler's order with labels, a row per graph and budget.
 
-    Configurations without an answer are placed by the model of requests; with a budget of 0, all by
+    Configurations without an answer are placed by the model of costs; with a budget of 0, all by
     the prior costs of copies. Column `unasked` is the tau of the configurations without an answer,
     and `prior` is that of the prior costs of the same configurations.
     """

@@ -24,10 +24,10 @@ def share(
 ) -> None:
     """Get a bundle into a private Kaggle dataset; an existing dataset gets a new version.
 
-    After a failure, give the same command again: nothing is uploaded twice.
+    After a failure, give the same command again. A version that had arrived may be uploaded once
+    more, which does no harm.
 
-    Exit codes: 0 ready for use at Kaggle; 2 not uploaded, the message says why; 3 unknown whether
-    it arrived, give the command again.
+    Exit codes: 0 ready for use at Kaggle; 2 not ready, the message says why.
     """
     from solution.serving.archive import write_archive
     from solution.serving.bundle import load_bundle

@@ -52,7 +52,6 @@ NETS = (
     "torch_geometric.nn",
 )
 STACK = LIBRARIES + NETS
-LONGEST_END = 5.0  # seconds that a worker may take to end
 UNCOLLECTED = "solution.system.uncollected"
 # maximum length of the temporary folder's path, in which multiprocessing makes a socket: a socket's
 # path has at most 107 bytes, and multiprocessing adds 33
@@ -132,8 +131,9 @@ def open_pool(
         yield pool
     except BrokenProcessPool as error:
         raise InputError(
-            "A worker process was killed, as the system does when memory runs out. What is "
-            "finished is kept: start again with fewer --workers."
+            "A worker process was killed, as the system does when memory runs out, or when a file "
+            "that it reads was cut (`fastslow check STORE` names it). What is finished is kept: "
+            "start again, with fewer --workers if it was memory."
         ) from error
     except BaseException:  # do not wait for running tasks, which may take hours
         for child in multiprocessing.active_children():

@@ -89,6 +89,7 @@ def run_mutations(
 
     Before each one its number is written, which names the one that the process dies of.
     """
+    (folder / NUMBER).write_text(f"{name}, while its file is made")
     trial, counts = prepare(name, folder), Counter[str]()
     failures: list[tuple[str, ...]] = []
     _give_to_nobody(folder)

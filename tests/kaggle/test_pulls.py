@@ -212,6 +212,13 @@ def test_a_bundle_is_uploaded_once_and_ranks_where_it_arrives(shop: Desk, tmp_pa
     assert len(shop.world.datasets[SHARED]) == 2
 
 
+def test_an_upload_is_repeated_if_its_answer_is_lost(shop: Desk) -> None:
+    """The first one arrived, so the second one is another version of the same dataset."""
+    shop.world.faults = [Fault(CREATE_DATASET, "lost", times=1, counted=True)]
+    check(share(shop), DONE)
+    assert len(shop.world.datasets[SHARED]) == 2
+
+
 def test_a_notebook_is_given_a_bundle(shop: Desk) -> None:
     """And the data that it is to predict; it asks for no other notebook's output then."""
     assert share(shop).code == DONE

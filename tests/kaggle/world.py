@@ -10,7 +10,7 @@ from typing import Any
 INTROSPECT, LIST, LIMITS = "IntrospectToken", "ListSubmissions", "GetSubmissionLimits"
 START, PUT, CREATE = "StartSubmissionUpload", "PUT", "CreateSubmission"
 BOARD, DOWNLOAD, GET = "GetLeaderboard", "DownloadDataFiles", "GET"
-CREATE_DATASET, DATASET_STATUS = "CreateDataset", "GetDatasetStatus"
+CREATE_DATASET = "CreateDataset"
 SAVE, SOURCE, OUTPUT = "SaveKernel", "GetKernel", "ListKernelSessionOutput"
 UPLOADS = "http://localhost/upload/"
 OUTPUTS = "http://localhost/files/"

@@ -1,9 +1,9 @@
 """Rank a graph's configurations by asking a TPU's compiler about some of them.
 
 Configurations with equal requests are asked about once. If the budget does not suffice for all sets
-of requests, a model of the requests (solution.collecting.tpu.request_model) chooses which ones are
-asked about, and predicts the others from the answers. All numbers are the compiler's estimates or
-predictions of them; nothing is measured.
+of requests, a model of the states' costs (solution.collecting.tpu.request_model) chooses which ones
+are asked about, and predicts the others from the answers. All numbers are the compiler's estimates
+or predictions of them; nothing is measured.
 """
 
 from dataclasses import dataclass
@@ -207,7 +207,7 @@ def _take_logs(estimates: np.ndarray | list[float]) -> np.ndarray:
 def _make_model(
     graph: Graph, sets: RequestSets, prior: np.ndarray, costs: np.ndarray
 ) -> RequestModel:
-    """Return the model of the graph's requests.
+    """Return the model of the costs of the graph's states.
 
     Before any answer, the log estimate of a set is expected to be log(1 + its prior costs), which
     are shares of the bytes of all tensors. Where `prior` has another order than the prior costs, it

@@ -118,9 +118,9 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
 def add_known_costs(graph: Graph, backend: str) -> np.ndarray:
     """Return the sum (configs,) float64 of each configuration's prior costs; nothing is learned.
     `backend`: a name in BACKENDS."""
-    numbers = state_tables(backend)(graph).numbers
-    costs = list_known_costs(graph, backend)
-    return np.asarray(costs[numbers].sum(axis=1)[graph.layouts.rows])
+    table = state_tables(backend)(graph)
+    costs = weigh_states(graph, table).total
+    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
 
 
 def list_known_costs(graph: Graph, backend: str) -> np.ndarray:
