@@ -68,9 +68,10 @@ def test_what_was_trained_is_merged_and_remembered(
 
     assert "ensemble equal_weights" in merge()  # the recipe of last time
     (tmp_path / "mine.toml").write_text("[members]\nlinear_ridge_001 = 1.0\n", encoding="utf-8")
-    assert "equal_weights" in merge("mine.toml")
+    assert "ensemble mine" in merge("mine.toml")
     assert "ensemble equal_weights" in merge("equal_weights")
-    merge("mine.toml")
+    assert "ensemble mine" in merge("mine.toml")
+    assert "ensemble mine" in merge()
     assert fastslow_here("report", "--run", "out").stdout.strip().endswith("report.html")
 
     # The run knows its store, which is not called as it is.
