@@ -13,6 +13,7 @@ Compiled results are kept in the cache of estimates, so that an interrupted run 
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,7 @@ from solution.models.layout.known_costs import add_known_costs, list_known_costs
 from solution.programs.child import Limits
 from solution.system.terminal import output, say
 
+COSTS = partial(list_known_costs, backend=BACKEND)
 MOST_ROWS = 40  # of a table that is printed
 
 
@@ -162,13 +164,12 @@ def rank_within(
     for file in files:
         graph = read_file(file)
         module, prior = lift(graph).module, add_known_costs(graph, BACKEND)
-        costs = list_known_costs(graph, BACKEND)
         assert graph.runtimes is not None
         for budget in budgets:
             limits = Budget(budget, seconds)
             begin = time.process_time()
             asked: Any = Replay(graph, module) if replays else estimator
-            order = rank_by_compiler(graph, module, prior, costs, asked, limits, tell=say)
+            order = rank_by_compiler(graph, module, prior, COSTS, asked, limits, tell=say)
             rest = np.isnan(order.estimates)
             rows.append(
                 {

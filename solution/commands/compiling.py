@@ -142,7 +142,7 @@ def follow_compiler(
         restored = " It was asked about a program restored from the graph, with guesses."
     else:
         layouts = find_fixed_boundary(module)
-    budget, costs = Budget(compilations), list_known_costs(graph, BACKEND)
+    budget, costs = Budget(compilations), partial(list_known_costs, backend=BACKEND)
     order = rank_by_compiler(graph, module, ranking.scores, costs, estimator, budget, layouts, say)
     words = order.describe(target, whose) + restored
     if not order.is_followed:

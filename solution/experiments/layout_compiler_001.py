@@ -12,6 +12,7 @@ CompilerSettings(compilations=200, minutes=30).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -95,7 +96,7 @@ class CompilerRanker(Ranker):
         except NotLiftedError as error:
             warn(f"{error} So the compiler is not asked: the order is that of {COPIES}.")
             return prior.astype(np.float32)
-        costs = list_known_costs(graph, BACKEND)
+        costs = partial(list_known_costs, backend=BACKEND)
         budget = Budget(self.settings.compilations, 60.0 * self.settings.minutes)
         with Estimator(target) as estimator:
             order = rank_by_compiler(graph, module, prior, costs, estimator, budget, tell=tell)

@@ -6,6 +6,7 @@ are asked about, and predicts the others from the answers. All numbers are the c
 or predictions of them; nothing is measured.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -25,6 +26,7 @@ BATCH = 8  # number of answers after which the next sets are chosen anew
 FEWEST = 2  # minimum number of answers for predictions
 REFUSALS = 4  # if this many first answers are all refusals, the compiler is not asked again
 BACKEND = "tpu"
+Costs = Callable[[Graph], np.ndarray]
 # standard deviation of an effect beside the state's prior cost, as a share of the bytes that the
 # state reads and writes
 DOUBT = 0.03
@@ -93,7 +95,7 @@ def rank_by_compiler(
     graph: Graph,
     module: Any,
     prior: np.ndarray,
-    costs: np.ndarray,
+    list_costs: Costs,
     estimator: Estimator,
     budget: Budget,
     layouts: EntryLayouts | None = None,
@@ -106,7 +108,7 @@ def rank_by_compiler(
         module: the message Module whose instructions are the graph's nodes.
         prior: (configs,) scores of another ranker, lower is faster. They rank the configurations
             that the compiler was not asked about, as far as they fit its answers.
-        costs: (states,) the prior costs of the states in the graph's state table for a TPU.
+        list_costs: returns the prior costs (states,) of the graph's state table for BACKEND.
         layouts: layouts at the program's boundary, see Estimator.estimate.
         tell: called beforehand with a sentence on the cost of asking the compiler.
 
@@ -127,7 +129,7 @@ def rank_by_compiler(
         if most == len(sets):  # all sets fit into the budget: ask about them in order
             chosen = list(range(len(answers), len(answers) + number))
         else:
-            model = model or _make_model(graph, sets, prior, costs)
+            model = model or _make_model(graph, sets, prior, list_costs(graph))
             _predict(model, answers)
             chosen = model.choose(np.array(list(answers), np.int64), number)
         if not chosen:
@@ -137,7 +139,7 @@ def rank_by_compiler(
                 answers[one] = estimator.estimate(sets.write_module(one), layouts=layouts)
                 spent += answers[one].processor_seconds
     if model is None and FEWEST <= len(_list_estimates(answers)) < len(sets):
-        model = _make_model(graph, sets, prior, costs)
+        model = _make_model(graph, sets, prior, list_costs(graph))
     return _order(sets, prior, model, answers, spent)
 
 

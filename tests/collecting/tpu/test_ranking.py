@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ CONFIGS = 12
 
 GRAPH = make_candidates(make_chain(3, 1, 256), CONFIGS)
 MODULE = lift(GRAPH).module
-COSTS = list_known_costs(GRAPH, BACKEND)
+COSTS = partial(list_known_costs, backend=BACKEND)
 
 
 @pytest.fixture(scope="module")
