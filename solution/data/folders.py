@@ -1,8 +1,8 @@
-"""Find the npz files of the competition's data in the folder layouts in which people have them.
+"""Find the npz files of the competition's data in any usual arrangement of folders.
 
-The layouts are the competition's download (npz_all/npz/layout/...), the same without npz_all, a
+Supported are the competition's download (npz_all/npz/layout/...), the same without npz_all, a
 Kaggle mount that contains either, the folder of one collection, or a single file. In all of them
-the last parts of the path give the collection, the split and the graph, so only these are read.
+the last parts of the path name the collection, the split and the graph; other parts are ignored.
 """
 
 import csv
@@ -30,7 +30,7 @@ MAX_SHOWN = 3
 PATTERN = "*.npz"
 LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # like PATTERN, also for renamed files and unfinished downloads
 SAMPLE_HEADER = ["ID", "TopConfigs"]
-# how the first row after the header of a valid sample submission may begin
+# prefixes of the first row after the header of a valid sample submission
 SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 # folder names that are part of a collection's name, or a split
@@ -112,8 +112,8 @@ def _is_graph(path: Path) -> bool:
 
 
 def find_roots(folder: Path) -> dict[Path, int]:
-    """Return the folders below `folder` that contain data, with the number of npz files in each. It
-    finds the data among other files, such as the inputs of a Kaggle notebook."""
+    """Return {root folder of a data set below `folder`: number of its npz files}. This finds data
+    among other files, such as the inputs of a Kaggle notebook."""
     roots: dict[Path, int] = {}
     for path in _walk(folder):
         found = parse_path(path)
@@ -127,7 +127,7 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 def parse_path(path: Path) -> GraphFile | None:
     """Return the file with the collection and split that its path names; None if it names none."""
-    # Links are not resolved: the path that was given counts, not the target.
+    # Symbolic links are not resolved: their own path is read, not the path of their target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:
         folder = tuple(name.split(":"))
@@ -171,8 +171,8 @@ def find_sample_submission(folder: Path) -> Path | None:
 
 
 def _list_samples(folder: Path) -> list[Path]:
-    """Return the files named sample_submission.csv: first those below the folder. If the folder is
-    called npz or npz_all, those in the two folders above it follow."""
+    """Return the files named sample_submission.csv: first the files below the folder, then, if the
+    folder is called npz or npz_all, the files in the two folders above it."""
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
@@ -200,7 +200,7 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
     visited: set[tuple[str, tuple[str, ...]]] = set()
     for here, folders, files in os.walk(folder, onerror=_refuse_folder, followlinks=True):
         seen = os.path.realpath(here), _name_role(here)
-        # A folder is read again if a link makes it part of another split or collection.
+        # A folder is walked again if a link to it names another split or collection.
         if seen in visited or _leads_up(here, folder):
             folders.clear()
             continue
@@ -219,7 +219,7 @@ def _name_role(here: str) -> tuple[str, ...]:
 
 
 def _leads_up(here: str, top: Path) -> bool:
-    """Return whether `here` is a link to a folder above it, which would be followed without end."""
+    """Return True if `here` is a link to one of its parent folders: a walk would never end."""
     if not Path(here).is_symlink() or Path(here) == top:
         return False
     above = [parent for parent in Path(here).parents if parent.is_relative_to(top)]

@@ -30,7 +30,7 @@ from solution.system.files import replace_file
 
 # Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
-# array with the source of the runtimes (solution.domain.graph); absent: measured
+# array with the source of the runtimes (solution.domain.graph); without it, they were measured
 LABEL_SOURCE = "label_source"
 LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
@@ -152,8 +152,8 @@ def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def find_option_set(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return all option names of the compiler target whose first options are `names`. Return None
-    if there is no such target."""
+    """Return all option names of the target (CPU or TPU) whose first options are `names`; None if
+    there is no such target."""
     sets = [(*options,) for options in vocabulary.OPTION_SETS.values()]
     return next((options for options in sets if options[: len(names)] == (*names,)), None)
 
@@ -202,8 +202,8 @@ def _read_normalizers(archive: zipfile.ZipFile, nanoseconds: np.ndarray) -> np.n
 
 @dataclass(frozen=True)
 class Blocks:
-    """An array that is given in blocks of rows, so that it is never whole in memory. The blocks in
-    `rows`, one after the other, form an array of the given shape."""
+    """An array to write, given in blocks of rows, so that it is never whole in memory. The blocks
+    in `rows`, concatenated, form an array of the given shape."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -211,8 +211,8 @@ class Blocks:
 
 
 def write_npz(arrays: Mapping[str, np.ndarray | Blocks], path: Path) -> Path:
-    """Write the arrays compressed, in their order, atomically; np.load can read the file. The file
-    contains no time stamps, so equal arrays give equal bytes."""
+    """Write the arrays into a compressed npz file, atomically, and return `path`. The file contains
+    no time stamps, so equal arrays give equal bytes."""
     with (
         replace_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,

@@ -36,9 +36,9 @@ Member = IO[bytes] | DeflatedMember  # the content of a zip member
 
 @contextmanager
 def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open the file, and turn every error inside the block into one message that names the defect.
-    Raises InputError if the file is missing, no regular file or no zip file, or if reading its
-    arrays in the block fails."""
+    """Open an npz file for a `with` block, and turn each error in the block into an InputError that
+    names the file and the defect. Raises InputError if the file is missing, no regular file or no
+    zip file."""
     # overflow becomes inf, which is validated later
     with _naming(path), np.errstate(over="ignore"):
         check_text(path)  # the file's name becomes the graph's name
@@ -88,7 +88,7 @@ def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int) -> Codebook
         with archive.open(info) as member:
             shape, fortran_order, dtype = _read_header(member, LAYOUTS)
             _check_layouts(shape, dtype, configs, nodes)
-            if fortran_order or 0 in shape:  # rows are not contiguous, or there are none
+            if fortran_order or 0 in shape:  # rows are not contiguous, or the array is empty
                 _check_size(shape, dtype, LAYOUTS, MAX_ARRAY_BYTES)
                 member.seek(0)
                 return encode(np.lib.format.read_array(member, allow_pickle=False))
@@ -158,8 +158,8 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype, name: str, most: int) -
 
 
 def _encode_blocks(member: Member, file_size: int) -> Codebook:
-    """Encode the layouts in `member`, which has `file_size` bytes inflated, in blocks of whole rows
-    (configurations) of about BLOCK_BYTES."""
+    """Encode the layouts in `member` (`file_size` bytes when inflated) block by block. A block has
+    about BLOCK_BYTES and whole rows (configurations)."""
     (configs, nodes, slots), _, dtype = _read_header(member, LAYOUTS)
     row_bytes = nodes * slots * dtype.itemsize
     if configs * row_bytes > file_size:

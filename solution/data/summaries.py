@@ -1,4 +1,4 @@
-"""Read the graph of a file, and summarise graphs in the rows of a table."""
+"""Read labelled graphs from files, and summarise each graph as a row of a table."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def read_labelled(file: GraphFile) -> Graph:
 
 
 def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
-    """Return a row of statistics for each collection and split."""
+    """Return a row for each collection and split: medians, maxima and duplicates of its graphs."""
     duplicates = 1 - pl.col("distinct").sum() / pl.col("configs").sum()
     return summaries.group_by("collection", "split", maintain_order=True).agg(
         pl.len().alias("graphs"),

@@ -32,16 +32,16 @@ LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
 class Distinct:
     """Indices of the distinct configurations, and the distinct one that each configuration equals.
 
-    `configs[first]` are the distinct configurations, in order of appearance or, for a codebook, of
-    its codes. `configs[first][inverse]` are all configurations again; `scores[inverse]` likewise
-    expands scores of the distinct ones.
+    `configs[first]` are the distinct configurations, in order of first appearance (for a codebook,
+    in the order of its rows of codes). `configs[first][inverse]` equals `configs`; if `scores` has
+    one score per distinct configuration, `scores[inverse]` has one per configuration.
     """
 
     first: np.ndarray  # (distinct,) int64: the first configuration that equals each distinct one
     inverse: np.ndarray  # (configs,) int64: index of each configuration among the distinct ones
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """Average `values` (configs,) over identical configurations: (distinct,)."""
+        """Return the mean (distinct,) of `values` (configs,) over identical configurations."""
         return np.bincount(self.inverse, weights=values) / np.bincount(self.inverse)
 
 
@@ -91,12 +91,12 @@ class Codebook:
         return Distinct(np.unique(self.rows, return_index=True)[1], self.rows)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The four arrays of the codebook, by the names of its fields."""
+        """The four arrays of the codebook: {name of the field: array}."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def pairs(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Return the indices into `layouts` (k, configurable) int64 of the k `rows` of codes. Only
-        these rows are read, which matters if `codes` is a memory-mapped file."""
+        """Return the pairs (k, configurable) int64, as indices into `layouts`, of k `rows` of
+        `codes`. Only these rows are read, which matters if `codes` is a memory-mapped file."""
         return self.codes[rows] + self.starts[:-1]
 
     def expand(self) -> np.ndarray:
@@ -112,9 +112,9 @@ class Codebook:
 
 
 def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return for each (node, layout) pair the share (pairs,) of configurations that use it. All
-    identical configurations count. `listed` (configs,) bool: True for the configurations to count,
-    those of the reference batch; None: all."""
+    """Return for each (node, layout) pair the share (pairs,) of configurations that use it.
+    Identical configurations are counted separately. `listed` (configs,) bool: True for the
+    configurations to count, which are the reference batch; None: count all."""
     # weights[r]: how many of the counted configurations have row r of the codes
     weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))
@@ -128,9 +128,9 @@ def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndar
 
 
 def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
-    """Check that the four arrays of a file fit each other. `with_codes`: whether every code is
-    checked, which reads all of a memory-mapped file. Raises ValueError if an index into the
-    layouts, nodes or rows is out of range."""
+    """Raise ValueError if the arrays of a codebook that was read from a file have wrong shapes, or
+    indices or layouts out of range. `with_codes`: also check every code, which reads all of a
+    memory-mapped file."""
     dimensions = {name: array.ndim for name, array in book.arrays().items()}
     if dimensions != {"layouts": 2, "starts": 1, "codes": 2, "rows": 1}:
         raise ValueError(f"the arrays have {dimensions} dimensions")
@@ -173,7 +173,7 @@ class KeyTable:
         """Return the numbers (n,) int32 of `keys` (n,); EMPTY for unknown keys."""
         slots = self._slots(keys)
         numbers = self._numbers[slots]
-        # probe the next slot for all keys that met another key, until each is found or missing
+        # While a slot holds another key, try the next slot; stop at the key or at an empty slot.
         other = np.flatnonzero((self._keys[slots] != keys) & (numbers != self.EMPTY))
         while len(other):
             slots[other] = (slots[other] + 1) & self._mask
@@ -193,7 +193,7 @@ class KeyTable:
         self._shift, self._mask = np.uint64(64 - bits), (1 << bits) - 1
         self._numbers = np.full(1 << bits, self.EMPTY, np.int32)
         self._keys = np.zeros(1 << bits, np.int64)
-        # insert all keys at once: the last write to a slot stays, the other keys try the next slot
+        # Insert all keys at once: of several keys for a slot the last one gets it, others move on.
         waiting, slots = np.arange(len(self.keys)), self._slots(self.keys)
         while len(waiting):
             free = waiting[self._numbers[slots[waiting]] == self.EMPTY]
@@ -211,7 +211,7 @@ TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 
 
 class LayoutValueError(ValueError):
-    """Raised for a value that no layout has, at `index` (config, node, slot)."""
+    """Raised for a value outside a layout's range, at `index` (config, node, slot)."""
 
     def __init__(self, index: tuple[int, ...], value: float) -> None:
         super().__init__(f"layout slot {index} is {value}")
@@ -233,7 +233,7 @@ class LayoutEncoder:
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
-        # number of each node's layout among all layouts; uint32 from 65,536 layouts on
+        # (configs, nodes): number in `_table` of each node's layout; uint32 for many layouts
         self._ids = np.empty((num_configs, num_nodes), np.uint16)
         self._filled = 0
 
@@ -255,7 +255,7 @@ class LayoutEncoder:
         ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
         del self._ids
         order = np.argsort(self._table.keys)  # sort layouts by content, not by first appearance
-        # a few nodes at a time, because a table (all nodes, all layouts) may be too large
+        # Process a few nodes at a time: a table (all nodes, all layouts) may be too large.
         step = max(1, TABLE_ENTRIES // max(1, len(order)))
         parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
         codes, positions, counts = zip(*parts, strict=True) if parts else ([ids], [order[:0]], [])
@@ -274,7 +274,7 @@ def _number_layouts(
     for all layouts. Returns the numbers (configs, nodes) in the narrowest dtype; the index (pairs,)
     of each node's layouts in the table of all layouts, node after node; and the number of layouts
     of each node (nodes,)."""
-    # (nodes, all layouts): True if the node has the layout in a configuration
+    # (nodes, all layouts): True if the node has the layout in at least one configuration
     used = np.zeros((ids.shape[1], len(order)), bool)
     rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
     for block in _blocks(ids):
@@ -316,8 +316,8 @@ _SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)
 
 
 def _pack(block: np.ndarray) -> np.ndarray:
-    """Return one number for each layout of a block (k, configurable, 18): its slots in base 7. A
-    slot is shifted from -1 ... 5 to a digit 0 ... 6."""
+    """Return a key (k x configurable,) int64 for each layout of a block (k, configurable, 18): the
+    18 slots, shifted from -1 ... 5 to 0 ... 6, are the digits of the key in base 7."""
     tensors = block.reshape(-1, SLOTS).astype(np.float32, copy=False) @ _POWERS
     keys = tensors.reshape(-1, NUM_TENSORS).astype(np.float64) @ _TENSORS
     return keys.astype(np.int64) + _SHIFT

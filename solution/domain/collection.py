@@ -13,7 +13,7 @@ SAMPLE_SUBMISSION = "sample_submission.csv"
 
 @dataclass(frozen=True)
 class Collection:
-    """One of the five sets of graphs that Kaggle scores separately and averages."""
+    """One of the five sets of graphs that Kaggle scores separately; the final score is the mean."""
 
     name: str  # name in the submission's ID column, such as layout:xla:random
     kind: Literal["layout", "tile"]

@@ -18,14 +18,14 @@ MAX_CONFIGS = 1000
 def divide_groups(
     members: Mapping[str, Sequence[str]], num_parts: int, seed: int
 ) -> dict[str, int]:
-    """Return the part of each group of graphs, a number from 0 to num_parts - 1.
+    """Divide groups of graphs into parts (folds): return {group: part, 0 to num_parts - 1}.
 
     Groups are assigned largest first, each to the part with the fewest graphs of the group's
     collections. A part is avoided if all graphs of one of these collections would then be in that
-    part. A collection with fewer groups than parts leaves some parts empty.
+    part. A collection with fewer groups than parts has no graphs in some parts.
 
     Args:
-        members: by the name of each group, the collection of each of its graphs.
+        members: {group: the collection of each of its graphs}.
         seed: decides the order of groups of equal size.
     """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
@@ -44,11 +44,11 @@ def _cost_of_part(involved: list[Counter[int]], part: int) -> tuple[int, int, in
     """Return the cost of adding a group to `part`; costs are compared as tuples.
 
     Args:
-        involved: for each collection of the group, the number of its graphs in each part.
+        involved: for each collection of the group, {part: graphs of the collection in the part}.
 
     Returns:
-        how many of these collections have graphs in this part only; how many graphs of these
-        collections the part has; the number of the part.
+        number of these collections whose graphs so far are all in this part; number of graphs of
+        these collections in this part; the number of the part, to break ties.
     """
     undivided = sum(set(counts) == {part} for counts in involved)
     return undivided, sum(counts[part] for counts in involved), part
@@ -62,8 +62,8 @@ def random_position(name: str, seed: int) -> bytes:
 def choose_configs(key: tuple[str, str], num_configs: int, limit: int = MAX_CONFIGS) -> np.ndarray:
     """Return the positions of the configurations to predict out of fold, ascending.
 
-    They are the same in every experiment, so that predictions align. A ranker is given these
-    configurations only, because a score may depend on the reference batch.
+    The choice is the same in every experiment, so that predictions can be compared. A ranker gets
+    only these configurations, because a score may depend on the configurations scored together.
 
     Args:
         key: collection and graph name, which seed the choice.

@@ -1,7 +1,7 @@
-"""Find the families of programs: variants of one model, such as resnet_d6 and resnet_d8.
+"""Find families of programs. A family has the variants of one model: resnet_d6 and resnet_d8.
 
-Variants of different depths differ in structure, so folds by architecture separate them. A family
-is found
+Variants of different depths differ in structure (opcodes and edges), so folds by architecture would
+separate them. A family is found
 
 1. by the first word of a name that is not generic: `resnet` of `resnet_v1_50_batch_128`;
 2. by structure: programs of one architecture are one family, whatever their names;

@@ -30,17 +30,17 @@ ESTIMATED = "estimated: "  # beginning of a source of labels that a compiler est
 MAX_LENGTH = 200  # maximum number of characters of a source of labels
 PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # an estimate's source: printable ASCII
 MAX_SHOWN = 5
-LARGEST = 2.0**63  # bound on node features, because all were 64-bit integers originally
+LARGEST = 2.0**63  # bound on node features, which were 64-bit integers before they were float32
 
 MOST_DIMENSIONS = 1024  # upper bound on the dimensions of a tensor
 ROUNDING = 1e-6  # bound on the relative error of a sum or product of sizes in float32
 
-Checks = list[tuple[str, np.ndarray]]  # a defect, and the rows or values that have it
+Checks = list[tuple[str, np.ndarray]]  # (text about a defect, the rows or values with this defect)
 T = TypeVar("T")
 
 
 class InvalidGraphError(ValueError):
-    """Raised if arrays do not form a graph; each of `defects` is one reason."""
+    """Raised if arrays do not form a graph; `defects` lists the reasons."""
 
     def __init__(self, defects: list[str]) -> None:
         super().__init__("; ".join(defects))
@@ -65,7 +65,7 @@ class Graph:
     options: np.ndarray | None = None
     # names of the compile options: the keys of one target's options in OPTION_SETS
     option_names: tuple[str, ...] = vocabulary.OPTION_NAMES
-    # (configs,) bool: True in the reference batch, relative to which others are scored; None: all
+    # (configs,) bool: True for the reference batch, which all others are compared with; None: all
     listed: np.ndarray | None = None
     # (nodes, 2, SUMMED) int8: for each of a dot's two operands, the dimensions that are contracted,
     # padded with -1; None: unknown
@@ -109,7 +109,7 @@ class Graph:
 
     @property
     def option_choices(self) -> dict[str, tuple[str, ...]]:
-        """The choices of each option, by its name."""
+        """The compile options of the graph's target: {name: choices}."""
         sets = vocabulary.OPTION_SETS.values()
         return next(choices for choices in sets if (*choices,) == self.option_names)
 
@@ -143,7 +143,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the graph's arrays, without memory-mapped arrays."""
+        """The bytes in memory of the graph's arrays; memory-mapped arrays do not count."""
         arrays = [getattr(self, field.name) for field in dataclasses.fields(self)]
         if isinstance(self.configs, Codebook):
             arrays += self.configs.arrays().values()
@@ -363,7 +363,7 @@ def warn_of_estimates(sources: Iterable[str]) -> str:
 
 
 class Budget:
-    """The bytes that the caches may still use."""
+    """A counter of the bytes that caches may still use."""
 
     def __init__(self, left: int) -> None:
         self._left = left

@@ -21,8 +21,8 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
     (C - D) / sqrt(n (n - t)) for n pairs: C concordant, D discordant, t with equal runtimes; 0 if
     either array is constant. A submission is an order without ties, so this is the mean tau-b over
-    all orders of configurations with equal scores. Tau-b of the scores themselves would subtract
-    the pairs with equal scores from one n, and so prefer coarse scores.
+    all ways to order the configurations with equal scores. The usual tau-b divides by a smaller
+    number if scores are equal, and so prefers coarse scores.
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika, 1945.
     """
     spread = float(np.ptp(scores)), float(np.ptp(runtimes))
@@ -38,7 +38,7 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Compute kendall_tau from the signs of all differences, in which every pair occurs twice."""
+    """Return kendall_tau, computed by comparing all pairs of configurations."""
     above, slower = (
         (values[:, None] > values).astype(np.float32) - (values[:, None] < values)
         for values in (scores, runtimes)
@@ -95,7 +95,7 @@ def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
     both = np.stack([np.unique(v, return_inverse=True)[1].ravel() for v in (scores, runtimes)])
     _, ties = np.unique(both, axis=1, return_counts=True)
     tied_in_both = _count_pairs(ties)
-    # inclusion and exclusion: every - tied_in_both pairs differ in score or runtime or both
+    # inclusion-exclusion: every - tied_in_both pairs differ in score, in runtime, or in both
     every = _count_pairs(np.array([len(scores)]))
     return _count_apart(scores) + _count_apart(runtimes) - every + tied_in_both
 
@@ -139,8 +139,8 @@ def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.Dat
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over graphs with its 95% interval; its bounds are NaN if there are too few groups of
-    graphs to estimate it."""
+    """A mean over graphs with its 95% interval. The bounds `low` and `high` are NaN if there are
+    too few groups of related graphs to estimate them."""
 
     value: float
     low: float

@@ -56,8 +56,8 @@ class Neighbours(NamedTuple):
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """List the neighbours of several nodes. Returns two arrays (n,): the index into `nodes`
-        (rows,), ascending, and the neighbour of that node."""
+        """List the neighbours of several nodes. Return two arrays with an entry for each neighbour:
+        the index of its node in `nodes` (rows,), ascending, and the neighbour."""
         first = self.starts[nodes]
         rows, inside = index_ragged(self.starts[nodes + 1] - first)
         return rows, self.nodes[first[rows] + inside]
@@ -71,7 +71,7 @@ def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
     waiting = np.bincount(edges[:, 0], minlength=num_nodes)
     depths = np.full(num_nodes, -1)
     front, depth = np.flatnonzero(waiting == 0), 0
-    # Kahn's algorithm: each step visits the nodes whose last operand was visited in the step before
+    # Kahn's algorithm: each step visits the nodes whose last operand the previous step visited
     while len(front):
         depths[front] = depth
         nodes, times = np.unique(consumers.spread(front)[1], return_counts=True)
@@ -87,7 +87,7 @@ def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return where each part (parts,) begins if parts of these sizes are concatenated."""
+    """Return the offset of each part (parts,) if parts of these sizes are concatenated."""
     return starts_of(sizes)[:-1].astype(np.int64)
 
 

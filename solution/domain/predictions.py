@@ -1,7 +1,7 @@
-"""Define the frame of predictions, which models write and ensembles read.
+"""Define the table of predictions (a polars frame), which models write and ensembles read.
 
-Predictions are identified by their keys, never by their row. Scores are comparable only within one
-graph; lower is faster.
+The columns KEYS identify a prediction; the order of rows means nothing. Scores are comparable only
+within one graph; lower is faster.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ SCHEMA = pl.Schema(
         "score": pl.Float32(),
     }
 )
-# names of the two files of predictions; they are separate, because a graph name may occur in both
+# The two files of predictions: separate, because a test graph may have a training graph's name.
 PARTS = ("out_of_fold", "test")
 KEYS = ["collection", "graph", "config", "fold", "seed"]
 # Columns of a ranking: one score per configuration, after folds and seeds are merged.
@@ -41,8 +41,8 @@ MAX_SHOWN = 3
 def make_frame(
     key: tuple[str, str], configs: np.ndarray, scores: np.ndarray, fold: int, seed: int
 ) -> pl.DataFrame:
-    """Return a frame of SCHEMA with one model's `scores` (rows,) of the configurations `configs`
-    (rows,) of a graph. `key`: the collection and the name of the graph."""
+    """Return a frame of SCHEMA with one model's `scores` (rows,) for a graph's configurations,
+    whose numbers are `configs` (rows,). `key`: the collection and the name of the graph."""
     frame = pl.DataFrame({"config": configs, "score": scores}).with_columns(
         pl.lit(key[0]).alias("collection"),
         pl.lit(key[1]).alias("graph"),
@@ -53,7 +53,7 @@ def make_frame(
 
 
 def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source: str) -> None:
-    """Raise InputError if the predictions are not exactly those requested.
+    """Raise InputError if predictions are missing, repeated, invalid or not requested.
 
     Every requested graph must be predicted, and each model (fold, seed) that predicts a graph must
     score each of its requested configurations once.
@@ -103,8 +103,8 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Return True if the predictions are one model's, finite, and for exactly the requested
-    configurations in their order. This check of the usual case is fast."""
+    """Return True if the predictions are finite, from one model, and for exactly the requested
+    configurations in the same order: the usual case, which is fast to check."""
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1

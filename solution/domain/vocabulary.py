@@ -25,7 +25,7 @@ async-done round-nearest-even stochastic-convert tan
 """
 OPCODES = dict(enumerate(OPCODE_NAMES.split()))
 OPCODE_IDS = {name: index for index, name in OPCODES.items()}
-VIRTUAL = len(OPCODES)  # the opcode of a node that replaces several merged nodes
+VIRTUAL = len(OPCODES)  # opcode of a node that replaces several merged nodes
 NUM_OPCODES = len(OPCODES) + 1
 
 CONFIGURABLE_OPCODES = ("convolution", "dot", "reshape")
@@ -108,7 +108,7 @@ TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_dot_strength_reduction": ("default", "off"),
     "tpu_broadcast_priority": ("default", "on"),
 }  # fmt: skip
-# Compile options and their choices by target; a graph has the options of one (Graph.option_names).
+# {target: {compile option: choices}}; a graph has the options of one target (Graph.option_names).
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": OPTION_CHOICES,
     "tpu": TPU_OPTION_CHOICES,

@@ -1,4 +1,4 @@
-"""Draw configurations for a program without any: layouts or tiles that a search would try.
+"""Draw configurations for a program that has none: layouts or tiles that a search would try.
 
 Layouts: the first configuration leaves everything to the compiler. Of the others, one half sets a
 random share of the tensors and leaves the rest to the compiler; the other half changes a few
@@ -29,8 +29,8 @@ from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # default and maximum number of configurations
-# SHARES: range of the share of the parameters that a random configuration sets. CHANGES: maximum
-# number of parameters that are changed to make a neighbour of a configuration.
+# SHARES: range of the share of parameters that a random configuration sets. CHANGES: maximum number
+# of parameters in which a neighbour of a configuration differs from it.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # maximum number of values of the configuration tensor in memory at once
@@ -96,8 +96,8 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
-    """Return configuration `number` (configurable, 3, 6). Number 0 sets no layout, odd numbers set
-    the layouts of a random share of the tensors, even numbers those of at most CHANGES tensors."""
+    """Return configuration `number` (configurable, 3, 6). Number 0 sets no layouts; odd numbers set
+    layouts of a random share of the tensors, even numbers layouts of at most CHANGES tensors."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout

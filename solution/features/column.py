@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Columns = Mapping[str, np.ndarray | float]  # {column: its values (configs,), or one number}
+Columns = Mapping[str, np.ndarray | float]  # {column: values (configs,), or one number for all}
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ def numbered(name: str, unit: str, reason: str, count: int) -> tuple[Feature, ..
 
 
 def as_rows(columns: Columns, features: Sequence[Feature], count: int) -> np.ndarray:
-    """Return the columns as rows (count, features) float32, in the order of `features`."""
+    """Return a table (count, features) float32 of the columns, in the order of `features`."""
     rows = np.empty((count, len(features)), np.float32)
     for column, feature in enumerate(features):
         rows[:, column] = columns[feature.name]

@@ -1,4 +1,4 @@
-"""Infer which dimensions a dot contracts, which the npz files do not say.
+"""Infer the dimensions that a dot contracts, which the npz files do not contain.
 
 They are inferred from the shapes and the readers of a dot (solution.features.einsum,
 solution.features.gradients). Of 1,144 dots and convolutions of 72 JAX programs, half of them
@@ -6,10 +6,10 @@ training steps, 29 are inferred wrongly, all but one in the loops of recurrent n
 (`python -m benchmarks.operands`). Inferred from shapes alone, 144 were wrong. A graph that was read
 from a module has the contracted dimensions of the module (Graph.summed).
 
-The competition's best solutions read the dimensions from the protobuf files, and the organisers
+The competition's best solutions read these dimensions from the protobuf files, and the organisers
 name them among the features that helped. Here every graph can have them: mark_contractions writes
-them into columns that only convolutions use otherwise (the input's feature and spatial dimensions,
-and the kernel's input feature and spatial dimensions).
+the dimensions into columns that otherwise only convolutions use (the input's feature and spatial
+dimensions, and the kernel's input feature and spatial dimensions).
 """
 
 import dataclasses
@@ -53,8 +53,8 @@ contractions = PerGraph(_find_contractions)
 
 
 def mark_contractions(graph: Graph) -> Graph:
-    """Return the graph with the contracted dimensions of dots in columns that only convolutions use
-    otherwise (LEFT and RIGHT). The graph's padding must be correct."""
+    """Return the graph with the contracted dimensions of dots in the columns LEFT and RIGHT, which
+    otherwise only convolutions use. The graph's padding must be correct."""
     summed = contractions(graph)
     features = graph.node_features.copy()
     is_dot = graph.node_opcodes == OPCODE_IDS["dot"]
@@ -65,8 +65,8 @@ def mark_contractions(graph: Graph) -> Graph:
 
 
 def contraction_rows(graph: Graph) -> np.ndarray:
-    """Return the columns FEATURES (distinct configs, columns) float32: the share of work in dots of
-    which a contracted dimension is contiguous, or outermost."""
+    """Return the columns FEATURES (distinct configs, columns) float32: the share of work in dots
+    with a contracted dimension that is contiguous, or outermost, in the operand's layout."""
     pairs = graph.layouts
     operations = np.where(graph.node_opcodes == OPCODE_IDS["dot"], num_operations(graph), 0)
     weights = operations[graph.configurable] / max(float(operations[graph.configurable].sum()), 1)

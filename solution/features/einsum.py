@@ -1,8 +1,8 @@
 """Infer which dimensions of a dot's operands and output correspond, as einsum letters.
 
-The npz files do not say what a dot contracts. If all sizes differ, the sizes tell it, because the
-output has the batch dimensions first, then the left operand's free dimensions, then the right
-operand's, each in order. Any other dimension of an operand is contracted.
+The npz files do not say which dimensions a dot contracts. If all sizes differ, they follow from the
+sizes: the output has the batch dimensions, then the left operand's free dimensions, then the right
+operand's free dimensions, each in order. Any other dimension of an operand is contracted.
 """
 
 import math
@@ -55,8 +55,8 @@ def label_dot(
     summed: tuple[Dimensions, Dimensions] | None = None,
 ) -> Einsum | None:
     """Return the letters of a dot with operands and output of these sizes; None if no letters fit.
-    Of several labellings, prefer the fewest batch dimensions, batch dimensions that come first, and
-    contracted dimensions that are the last ones of the left and the first ones of the right.
+    Of several labellings, prefer the fewest batch dimensions, then batch dimensions that come
+    first, then contracted dimensions that are last in the left and first in the right operand.
 
     `is_alike`: prefer the same contracted dimensions in both operands, as for queries and keys.
     `summed`: the contracted dimensions of both operands, if a module states them.
@@ -85,9 +85,9 @@ def label_dot(
 
 
 def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -> list[Dimensions]:
-    """List ways to label an operand with the letters `kept`: the first `batch` letters stand on any
-    dimensions, the others in order. The remaining dimensions are contracted; they get the next
-    letters by ascending size."""
+    """List ways to label an operand's dimensions with the letters `kept`. The first `batch` letters
+    may label any dimensions; the others are in order. The remaining dimensions are contracted; they
+    get the letters after the output's, by ascending size."""
     found = []
     for summed in combinations(range(len(shape)), len(shape) - len(kept)):
         rest = [axis for axis in range(len(shape)) if axis not in summed]
@@ -112,10 +112,10 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 @lru_cache(maxsize=1 << 14)
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
     """Return the number of terms (multiplications) that a dot sums for each element of its output,
-    for the fewest batch dimensions with which the sizes fit, in any order of the operands'
-    dimensions; None if they never fit."""
+    with as few batch dimensions as the sizes allow; None if the sizes do not fit a dot. The
+    operands' dimensions may be in any order."""
     for batch in range(len(output) + 1):
-        # with `batch` batch dimensions, the right free dimensions can begin at one position only
+        # position in the output of the first free dimension of `right`, given `batch` and the ranks
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
         if odd or not batch <= first_right <= len(output):
             continue

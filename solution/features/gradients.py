@@ -1,13 +1,13 @@
 """Find the dots that are gradients of other dots, to infer which dimensions they contract.
 
 If weights are square, the shapes of a dot do not tell which dimensions it contracts. But the
-gradients of y = x w are dots as well: dx = dy w' and dw = x' dy. These three dots read the three
-tensors x, w and dy in pairs. The shapes of the first dot mostly tell what it contracts; operands
-and contracted dimensions of the other two follow. A gradient has the dimensions of its tensor, in
-the same order, unless it is transposed afterwards.
+gradients of y = x w are dots as well: dx = dy w' and dw = x' dy. Each of the three dots reads two
+of the tensors x, w and dy. The shapes of y = x w mostly tell which dimensions it contracts; the
+operands and contracted dimensions of dx and dw follow. A gradient has the dimensions of its tensor,
+in the same order, unless it is transposed afterwards.
 
-Here `wanted` is the operand of a dot whose gradient is looked for, `kept` the other operand, and
-`slope` a candidate for dy, the gradient of the dot's output.
+Names in this file, for a dot: `wanted` is the operand whose gradient is searched, `kept` the other
+operand, and `slope` a candidate for dy, the gradient of the dot's output.
 """
 
 from collections import defaultdict
@@ -66,14 +66,14 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """A group of dots that are decided together: they have equal shapes, read the tensor `kept`,
-    and their other operands (slopes) have equal shapes and are computed by the same operation."""
+    """A group of similar dots, which are labelled in the same way: they have equal shapes, read the
+    tensor `kept`, and their other operands (slopes) have equal shapes and equal operations."""
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self.nodes = np.empty(0, np.int64)  # the dots, ascending
         self.slopes = np.empty(0, np.int64)  # for each dot, its operand other than `kept`
-        # {whether the slope is the left operand: the dots' letters, inferred from shapes}
+        # {True if the slope is the left operand: the dots' letters, inferred from shapes}
         self.labels: dict[bool, Einsum | None] = {}
 
     def drop(self, is_kept: np.ndarray) -> None:
@@ -115,14 +115,14 @@ class Dots:
         self._groups = self._group()
 
     def close(self, node: int) -> None:
-        """Mark a dot as recognised as a gradient, so that it is not listed for later dots."""
+        """Mark a dot as a recognised gradient, which leaves its group."""
         self._is_open[node] = False
 
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
         """Yield the gradients of a dot's operands, if both operands have one, or if shapes alone
-        determine the dimensions that the gradients contract. Call it for dots in ascending order. A
-        closed dot (already a gradient) counts only if an open dot reads the same gradient of the
-        output."""
+        determine the dimensions that the gradients contract. Call this for dots in ascending order.
+        A closed dot (recognised as a gradient before) is yielded only if an open dot reads the same
+        candidate for the gradient of the output."""
         if dot.left == dot.right:
             return
         for slope in self._list_slopes(dot):
@@ -179,7 +179,7 @@ class Dots:
 
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
         """Label a group's first dot as the gradient of `wanted`, an operand of `dot`. Return the
-        labellings that fit, at most one for each order of the first dot's operands."""
+        labelled dots that fit: at most one for each order of its operands."""
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
@@ -203,7 +203,7 @@ class Dots:
         if len(fitting) < 2:
             return fitting[0] if fitting else None
         letters = dot.letters.right if wanted == dot.right else dot.letters.left
-        # orders of the gradient's dimensions; the second one is preferred
+        # possible orders of the gradient's dimensions, the preferred order last
         goals = [letters, self._undo(wanted, letters)]
         return max(fitting, key=lambda way: self._rank(way, goals))
 
@@ -233,8 +233,8 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that equals the letters of the dimensions of
-        `way`, a gradient, after the transposes that follow it; -1 if none does."""
+        """Return the index of the last of `goals` that equals the order of letters of `way`, a
+        gradient, after the transposes that follow it; -1 if none is equal."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 

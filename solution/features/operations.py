@@ -1,9 +1,9 @@
 """Describe the operations of a graph: rank, size and bytes of each result, operands, and work.
 
-Edges have no order: the competition's files sort a node's operands by number, and list the roots of
-called computations among them. In most cases the shapes decide which operand of a node is its input
-and which its kernel. For a dot that is a gradient, the other readers of the same tensors decide
-(solution.features.gradients).
+The order of edges does not give the order of operands: the competition's files sort a node's
+operands by number, with the roots of called computations among them. Mostly the shapes decide which
+operand is a node's input and which its kernel. For a dot that is a gradient, the other readers of
+the same tensors decide (solution.features.gradients).
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose"
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return the rank (nodes,) of each output tensor, at most six. It is the number of slots up to
-    the last used one of the shape, or of the layout if that is later: a shape may end in a
-    dimension of size 0, which looks unused."""
+    """Return the rank (nodes,) of each output tensor, at most six: the number of the shape's slots
+    up to the last nonzero size or, because a shape may end in a dimension of size 0, one more than
+    the highest dimension in the layout if that is larger."""
     by_shape = count_used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
     highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
     by_layout = np.where(highest_axis > 0, highest_axis + 1, 0).astype(np.int64)
@@ -126,8 +126,8 @@ def _is_alike(graph: Graph, left: int, right: int) -> bool:
 
 def _guess(graph: Graph) -> Operands:
     """Return the input and kernel of each node, inferred from shapes: the ordered pair of operands
-    that fits best. Of equally good pairs, the one with the larger input wins. If all shapes and
-    layouts are equal, too, the pair wins whose input has the lower node number."""
+    that fits best. Of equally good pairs, choose the pair with the larger input; if all shapes and
+    layouts are equal as well, the pair whose input has the lower node number."""
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
     fits = {
         OPCODE_IDS["convolution"]: _fit_convolution,
@@ -160,8 +160,8 @@ def _choose(
     features: np.ndarray,
     node: np.intp,
 ) -> tuple[int, int]:
-    """Return the one of `pairs` of operands that is most likely (input, kernel). `fit`: returns how
-    well two operands' shapes fit the node."""
+    """Return the pair of operands in `pairs` that is most likely (input, kernel). `fit`: a function
+    that scores how well the shapes of two operands fit the node."""
     shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
     fits = [fit(features[node], shape) for shape in shapes]
     most = max(fits)
@@ -199,8 +199,8 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
     """Return a score of how well a left and a right operand of `shapes` (2, 6) fit a dot. The
-    output has the left operand's dimensions first. If both orders fit, the one that makes the dot a
-    usual matrix product (Einsum.is_usual) scores higher."""
+    output has the left operand's dimensions first. If both orders of the operands fit, the order
+    that makes the dot a usual matrix product (Einsum.is_usual) scores higher."""
     three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
     left, right, output = three
     if len(output) == 0:
@@ -216,8 +216,8 @@ def _sizes(shape: np.ndarray) -> tuple[int, ...]:
 
 
 def terms_of_dots(graph: Graph) -> np.ndarray:
-    """Return the number of terms (nodes,), which are multiplications, that a dot sums for each
-    element of its output; 1 for other nodes."""
+    """Return the number of terms (nodes,) that a dot multiplies and sums for each element of its
+    output; 1 for other nodes."""
     terms = np.ones(graph.num_nodes)
     operands = find_operands(graph)
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
@@ -237,8 +237,8 @@ def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return the number of terms (nodes,) that each output element sums. For a convolution, it is
-    the kernel's number of elements divided by the number of output features."""
+    """Return the number of terms (nodes,) in the sum of each output element. For a convolution, it
+    is the kernel's number of elements divided by the number of output features."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)

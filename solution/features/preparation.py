@@ -10,9 +10,9 @@ store may keep more hops than a model needs: pruning its graphs further gives th
 preparing the files. So a model that carries its preparation ranks a graph in the same way, whether
 the graph comes from a store or from a file.
 
-Two switches test findings of the competition's participants: unused slots may hold 0, as in the
+Two options test findings of the competition's participants: unused slots may hold 0, as in the
 files, instead of -1; and dots may list the dimensions that they contract. Both are applied after
-reading from a store, so one store serves models with and without them.
+reading from a store, so one store serves models with and without these options.
 
 Why prune: of up to 43,615 nodes only a few hundred are configurable, and the others are the same
 for every configuration. The winners kept the configurable nodes and their direct neighbours, which
@@ -62,7 +62,7 @@ def erase_padding(graph: Graph) -> Graph:
 
 def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     """Return the number of dimension numbers (nodes,) that each node's `dimensions` lists."""
-    # highest rank that a node reads, because a reduce also reads scalars: initial value and root
+    # highest rank of a node's operands; a reduce also reads scalars (initial value, computation)
     read_ranks = np.zeros(graph.num_nodes, np.int64)
     np.maximum.at(read_ranks, graph.edges[:, 0], ranks[graph.edges[:, 1]])
     is_tuple = graph.node_features[:, vocabulary.IS_TUPLE] > 0
@@ -233,8 +233,8 @@ class Preparation:
         return kept if self.padding == PADDING else erase_padding(kept)
 
     def describe(self) -> dict[str, Any]:
-        """Return the record that a store or model keeps: the version, the hops, and the switches
-        that differ from their defaults."""
+        """Return the record that a store or model keeps: the version, the hops, and the options
+        (padding, contractions) that differ from their defaults."""
         described: dict[str, Any] = {"version": VERSION, "hops": self.hops}
         if self.padding != PADDING:
             described["padding"] = self.padding

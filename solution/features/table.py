@@ -1,8 +1,8 @@
 """Return the feature table of a graph, one row for each configuration or distinct configuration.
 
-The folders `layout` and `tile` build the tables of layouts and tiles. The table of compile options
-is built here. The effect of an option depends on the program. So each choice of an option has one
-column by itself, and one column for each part of the program, multiplied by that part's share of
+The folders `layout` and `tile` build the tables of layouts and tiles; this file builds the table of
+compile options. The effect of an option depends on the program. So each choice of an option has a
+column of 0 and 1, and for each part of the program this column multiplied by the part's share of
 the bytes written.
 """
 
@@ -119,8 +119,8 @@ def _option_rows(graph: Graph) -> np.ndarray:
 
 
 def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> np.ndarray:
-    """Return columns (configs, choices) of 0 and 1: for each option, one for each choice except the
-    default. `known`: the choices of each option."""
+    """Return a column (configs, choices) of 0 and 1 for each choice of each option, except for the
+    defaults. `known`: {option: choices}."""
     columns = [
         options[:, option] == choice
         for option, choices in enumerate(known.values())

@@ -24,8 +24,8 @@ BACKEND_FILE = "backend.txt"  # file in a cost model's folder
 
 
 def check_no_options(graph: Graph) -> None:
-    """Raise InputError if the graph's configurations have compile options, which only rankers on
-    feature tables support."""
+    """Raise InputError if the graph's configurations have compile options, because only rankers
+    that read feature tables support these."""
     if graph.options is not None:
         raise InputError(
             f"{graph.name}: expected layouts or tiles, found compile options. Nets, cost "
@@ -38,10 +38,10 @@ class Ranker(ABC):
     """A ranker scores the configurations of a graph: lower is faster. Graphs come prepared
     (solution.features.preparation): padding corrected, pruned to the nodes needed.
 
-    Only scores of configurations scored together may be compared: a ranker may look at all of them
-    (how frequent a layout is), and then says so in its docstring. With a reference list
-    (Graph.listed), a ranker with `scores_beside_a_list` scores every other configuration as if it
-    were scored together with that list alone.
+    Only scores of configurations scored together may be compared, because a score may depend on the
+    others (for example, on how frequent a layout is); then the ranker's docstring says so. If a
+    graph has a reference list (Graph.listed), a ranker with `scores_beside_a_list` scores every
+    other configuration as if it were scored together with the list alone.
 
     Predictions must not depend on the order of nodes (unless `reads_program_order`) or of
     configurations; identical configurations must get equal scores, and a loaded ranker must predict
@@ -54,7 +54,7 @@ class Ranker(ABC):
     ) -> Self:
         """Fit the ranker on labelled graphs, read one at a time to save memory, and return it.
         `validation`: graphs for early stopping (may be empty); rankers without early stopping
-        learn from them as well. No result is reported on these graphs."""
+        learn from them as well, because reported scores never include these graphs."""
 
     # True if a score may depend on the reference list (Graph.listed), but on no other configuration
     scores_beside_a_list: bool = False
@@ -75,12 +75,12 @@ class Ranker(ABC):
 
     @abstractmethod
     def load(self, folder: Path) -> Self:
-        """Restore what a ranker of the same settings and seed saved; return self."""
+        """Load the state that a ranker of the same settings and seed saved; return self."""
 
 
 class CostRanker(Ranker):
-    """A ranker whose scores are sums of costs of states: layout assignments of instructions, or of
-    operands as one instruction reads them."""
+    """A ranker that scores a configuration by the sum of the costs of its states. A state is the
+    layout assignment of an instruction, or of an operand as one instruction reads it."""
 
     settings: Any
     # The backend whose layout assignment gives the states: a name in BACKENDS; "" before the ranker
@@ -92,8 +92,8 @@ class CostRanker(Ranker):
         (folder / BACKEND_FILE).write_text(self.backend + "\n", encoding="utf-8")
 
     def load_backend(self, folder: Path) -> None:
-        """Restore what `save_backend` wrote; without its file, as in models of earlier versions,
-        take the setting. Raises InputError if that is no backend's name."""
+        """Load the name that `save_backend` wrote, or take `settings.backend` if there is no file,
+        as in models of earlier versions. Raises InputError if no backend has this name."""
         path, found = folder / BACKEND_FILE, str(self.settings.backend)
         if path.exists():
             found = path.read_bytes().decode(errors="replace").strip()
@@ -143,8 +143,8 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy in which each setting that has a method named `how` is replaced by the
-        method's result for the arguments `given`."""
+        """Return a copy in which nested settings are changed too: each field whose value has a
+        method named `how` gets the result of that method for the arguments `given`."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

@@ -4,9 +4,9 @@
         model.json     format, kind, settings, seed, preparation, checksums of the other files
         ...            the fitted state, as the ranker's `save` writes it
 
-The kind of a model names the class of its settings, such as "ridge". It is looked up in a table of
-this file; a name that stands in a model's file is never imported. A ranker that a user wrote has
-the kind "own:NAME" and is loaded only if the user names the experiment that defines it.
+The kind of a model, such as "ridge", stands for the class of its settings. Kinds are looked up in a
+table of this file; a module named in a model's file is never imported. A ranker that a user wrote
+has the kind "own:NAME" and is loaded only if the user names the experiment that defines it.
 """
 
 import importlib
@@ -62,8 +62,8 @@ class Model:
     preparation: Preparation
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Prepare a graph that has all nodes the ranker needs, and score its configurations:
-        (num_configs,) float32, lower is faster."""
+        """Prepare a graph and return scores (num_configs,) float32 of its configurations; lower is
+        faster. The graph must have all nodes that the ranker needs."""
         return self.ranker.predict(self.preparation(graph))
 
 
@@ -96,8 +96,8 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
 def read_settings(
     record: Mapping[str, Any], users: Sequence[RankerSettings] = ()
 ) -> RankerSettings:
-    """Restore settings from a `record` that `describe_settings` returned. Their class is one of
-    ours or of `users`. Raises InputError if the class is unknown or a field does not fit."""
+    """Restore settings from a `record` that `describe_settings` returned. Their class is a built-in
+    class or a class of `users`. Raises InputError if the class or a field is not valid."""
     kind = record.get("kind")
     found = _find_class(kind, users)
     values = record.get("settings")
@@ -112,7 +112,7 @@ def read_settings(
 
 
 def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path) -> None:
-    """Write a fitted ranker into an existing folder: its files, and model.json to load it by."""
+    """Write a fitted ranker into an existing folder: its files, and model.json about them."""
     ranker.save(folder)
     preparation = settings.preparation.describe()
     record = {**describe_settings(settings), "seed": seed, "preparation": preparation}

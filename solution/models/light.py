@@ -1,8 +1,8 @@
 """Load models that predict in numpy, without torch or LightGBM.
 
-Distilled bundles (packages of models) consist of such models. The files are described in
-solution.models.catalogue; the kinds of nets that can be loaded here are the keys of KINDS.
-Scores agree with those of torch up to rounding.
+Distilled bundles (packages of models) consist of such models. solution.models.catalogue describes
+the files. Only kinds of nets that are keys of KINDS can be loaded here. Scores equal torch's scores
+up to rounding.
 """
 
 import importlib

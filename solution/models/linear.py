@@ -125,7 +125,7 @@ class LinearRanker(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        # sum each row by itself: a matrix product may round a row differently beside other rows
+        # Sum each row separately: in a matrix product, rounding may depend on the other rows.
         scores = self.contributions(self.rows_of(graph)).sum(axis=1)
         return scores.astype(np.float32)[graph.distinct.inverse]
 

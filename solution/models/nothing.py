@@ -1,6 +1,6 @@
 """Give every configuration the same score.
 
-This is the baseline of every comparison, and what is submitted if nothing could be trained.
+This is the baseline of every comparison. Its ranking is submitted if no model could be trained.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from solution.system.report import Report, silent
 
 @dataclass(frozen=True)
 class NothingSettings(RankerSettings):
-    """Settings of NothingRanker, which has none."""
+    """The settings of NothingRanker: it has no fields."""
 
     @property
     def learns(self) -> bool:

@@ -21,8 +21,8 @@ class TrainingRows:
 
 
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
-    """Return how many configurations of each graph a table takes, to have about `max_rows` rows:
-    max(2, min(max_configs, max_rows / graphs))."""
+    """Return the number of configurations per graph with which a training table has at most about
+    `max_rows` rows: max(2, min(max_configs, max_rows / graphs))."""
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
 

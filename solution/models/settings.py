@@ -1,4 +1,4 @@
-"""Validate the settings of rankers when they are made.
+"""Validate the settings of rankers when the settings are created.
 
 Otherwise a wrong value would be noticed after minutes of preparation, or never.
 """

@@ -1,4 +1,4 @@
-"""Make a ranker from two functions on rows of the feature table: the shortest way to add a model.
+"""Make a ranker from two functions on feature tables, fit and score: the shortest way to add one.
 
 A subclass of TableSettings defines how weights are fitted and how rows are scored. The table has
 one row for each distinct configuration of a graph. Columns are standardised and centred inside each
@@ -85,7 +85,7 @@ class TableRanker(Ranker):
         rows = self._scale(distinct_rows(graph))
         scores = np.asarray(self.settings.score_rows(rows, self.weights_))
         if scores.shape != (len(rows),) or scores.dtype.kind not in NUMBERS:
-            raise InputError(  # a wrong shape would assign scores to other rows
+            raise InputError(  # with a wrong shape, rows would get the scores of other rows
                 f"score_rows of {type(self.settings).__name__} returned an array {scores.shape} of "
                 f"{scores.dtype} for the {len(rows)} rows of {graph.name}, expected one number a "
                 "row."

@@ -52,7 +52,7 @@ OTHERWISE = (
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
 SUMMARY = TypeAdapter(Summary)
-TIMED_LABELS = ("label_source", TIMED)  # the default entry of a summary, which is not recorded
+TIMED_LABELS = ("label_source", TIMED)  # default entry of a summary; records leave it out
 
 
 def prepare_store(
@@ -181,7 +181,7 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file)
     summary = dataclasses.asdict(summarise(graph, file.split))
-    # leave out TIMED, the default, so that records stay as they were before labels had a source
+    # leave out the default TIMED, so that records equal those of versions without label sources
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,

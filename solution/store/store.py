@@ -1,4 +1,4 @@
-"""Open the store, which is the prepared data set.
+"""Open a store, which is a prepared data set, and check its files.
 
 Its graphs have corrected padding and encoded configurations, and are pruned to the surroundings of
 their configurable nodes (unless the preparation keeps all nodes).
@@ -12,9 +12,9 @@ their configurable nodes (unless the preparation keeps all nodes).
 
 A preparation that was killed continues where it stopped and ends with the same bytes. A store of
 another format, of another preparation or from files that have changed since is rejected. Checksums
-cover every byte: store.json contains a checksum of itself and those of the other two files, and
-graphs.parquet contains those of the graphs. Readers compare them, and `fastslow prepare` makes
-damaged files again.
+cover every byte: store.json contains checksums of itself, graphs.parquet and sample_submission.csv,
+and graphs.parquet contains the checksums of the graphs. Readers compare them, and `fastslow
+prepare` makes damaged files again.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
 # source: a hash of the npz file's contents; checksum: the checksum (seal) of the prepared file.
 INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String()})
 SEAL_BYTES = 32  # lower bound on the bytes of a row of graphs.parquet: its SHA-256 checksum
-# bytes of a store's files for which it pays to check them with one more process
+# minimum bytes of files per process that checks a store, because a process takes time to start
 BYTES_WORTH_A_WORKER = 1 << 29
 MOST_NAMED = 3  # maximum number of graphs that a message names per kind (see name_kind)
 LAYOUTS = "layouts"
@@ -115,8 +115,8 @@ class Store:
     def load(
         self, rows: pl.DataFrame, cache: GraphCache, preparation: Preparation = AS_IT_IS
     ) -> LazyGraphs:
-        """Return the graphs of the given `rows`, in their order; each is read when it is accessed.
-        `cache`: keeps graphs that were read. `preparation`: prunes each graph."""
+        """Return the graphs of `rows` of the list of graphs, in their order; a graph is read when
+        it is accessed. `cache` keeps graphs that were read; `preparation` prunes each graph."""
         read = partial(cache.read, preparation=preparation, is_checked=self.is_checked)
         files = zip(self.paths_of(rows), rows["checksum"], strict=True)
         return LazyGraphs([partial(read, path, seal=seal) for path, seal in files])
@@ -165,8 +165,8 @@ def seal_file(content: bytes) -> dict[str, Any]:
 
 
 def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
-    """Return the content of one of the store's files. Raises InputError if its size or checksum is
-    not the one in `files` (see Store.files)."""
+    """Return the content of one of the store's files. Raises InputError if its size or checksum
+    differs from the record `files` (see Store.files)."""
     try:
         with open_regular(path) as file:
             is_sized = os.fstat(file.fileno()).st_size == files[path.name]["bytes"]
@@ -219,7 +219,7 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
                 f"{path}: expected the list of graphs, but {rows:,} rows cannot fit into "
                 f"{len(content):,} bytes. {AGAIN}"
             )
-        # A list without the column label_source was written when all labels were measured runtimes.
+        # Earlier versions wrote no column label_source, because all labels were measured runtimes.
         graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
             INDEX_SCHEMA, missing_columns={"label_source": pl.lit(TIMED)}
         )
@@ -260,7 +260,7 @@ def check_preparation(
 
 
 def name_kind(graph: Graph) -> str:
-    """Return what a layout graph's configurations set, such as "compile options (cpu)"."""
+    """Return the kind of a layout graph's configurations, such as "compile options (cpu)"."""
     if graph.options is None:
         return LAYOUTS
     targets = {(*options,): target for target, options in OPTION_SETS.items()}

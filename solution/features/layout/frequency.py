@@ -3,8 +3,8 @@
 A search visits good layouts repeatedly. In collections of the default search a common layout is
 therefore likely fast; in random collections frequency says nothing. The features use only the
 candidates, which are known before anything is timed, and change with them. If a graph has a
-reference batch (Graph.listed), only its configurations are counted; a layout that none of them has
-is counted once.
+reference batch (Graph.listed), only its configurations are counted; a layout that occurs in none of
+them gets the count 1.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Return a row for each configuration of a layout graph, for LightGBM.
+"""Build the feature table of a layout graph for LightGBM: a row for each configuration.
 
 Each distinct (node, layout) pair is described once. A configuration's row sums the descriptions of
 its pairs, weighted by each node's share of the graph's work, so that rows of small and large graphs
@@ -32,9 +32,9 @@ _TENSOR = {
     "waste": ("log ratio", "padding to the (8, 128) register tile"),
     "displacement": ("share", "how far out the program's contiguous dimension moved"),
 }
-# Features of (node, layout) pairs that a row sums over nodes, weighted. The other features in
-# layouts.TENSOR_FEATURES are left out, because their weighted sums say nothing new: for example,
-# those of `size` are equal in all configurations of a graph.
+# Features of (node, layout) pairs whose weighted sum over nodes is a column. The others of
+# tensors.TENSOR_FEATURES are left out, because their sums say nothing new: for example, the sum of
+# `size` is equal in all configurations of a graph.
 SUMMED = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in _TENSOR)
 _WEIGHTS = {
     "count": "nodes equally",
@@ -111,8 +111,8 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Return the contribution (pairs, columns) of each pair to COUNTS. For moved_bytes, it is the
-    bytes of padding of the node's tensors, over the real bytes of all configurable nodes' tensors.
+    """Return the contribution (pairs, columns) of each pair to COUNTS. To moved_bytes, a pair adds
+    the bytes of padding of its node's tensors / the real bytes of all configurable nodes' tensors.
     """
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []

@@ -12,8 +12,8 @@ cost that grows with its size.
 Sources: the 11th place of the competition counts copies between neighbours (LightGBM). An operation
 propagates layouts if XLA says that it cannot change them (InstructionCanChangeLayout of
 LayoutAssignment). Calls propagate as well: XLA inlines them before it assigns layouts, and a call
-whose result has its operand's shape is an activation. Without calls, trees lose 0.025 on
-layout:xla:default (see the log).
+whose result has its operand's shape is an activation function. If calls did not propagate, trees
+would lose 0.025 on layout:xla:default (solution/experiments/LOG.md).
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ TENSOR_FEATURES = (
     "minor_ratio",  # log of the contiguous size over the program's contiguous size
     "violation",  # 1 if the largest dimension is not the contiguous one
     "waste",  # log of the size padded to register tiles over the true size
-    "distance",  # share of the given slots that differ from the program's
+    "distance",  # share of the slots given by the configuration that differ from the program's
     "size",  # log of the number of elements
     "displacement",  # how far out the program's contiguous dimension moved, 0 to 1
 )
@@ -75,8 +75,8 @@ class Tensors:
 
 
 def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return FEATURES (pairs, len(FEATURES)) float32 of (node, layout) pairs. The graph must have
-    the operands of its configurable nodes."""
+    """Return FEATURES (pairs, len(FEATURES)) float32 of (node, layout) pairs. Pruning must have
+    kept the operands of configurable nodes."""
     node = pairs.node
     blocks = [
         _describe_tensor(
@@ -115,9 +115,9 @@ def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
 def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> np.ndarray:
     """Return features (pairs, len(TENSOR_FEATURES)) of a tensor with layouts `slots` (pairs, 6)."""
     sizes, ranks, before = tensors.sizes[node], tensors.ranks[node], tensors.layouts[node]
-    said = slots >= 0  # True where the configuration lists a dimension
+    said = slots >= 0  # True where the configuration gives a dimension
     given = said[:, 0]
-    # Slots that the configuration leaves open keep the program's dimension.
+    # In slots that the configuration does not give, take the dimension of the program's layout.
     effective = np.where(given[:, None] & said, slots, before)
     minor, second = _size_at(sizes, effective[:, 0]), _size_at(sizes, effective[:, 1])
     second = np.where(ranks > 1, second, 1)
@@ -183,17 +183,17 @@ class Ordered:
     # (constraints,) int64, the constraining node's index among the configurable ones
     configurable: np.ndarray
     tensor: np.ndarray  # (constraints,) int64, the tensor of that node: OUTPUT, INPUT or KERNEL
-    # (constraints, 6) int64: the tensor's dimension for each dimension of the node's tensor
+    # (constraints, 6) int64: for each dimension of `tensor`, the constrained tensor's dimension
     renamed: np.ndarray
-    sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
+    sizes: np.ndarray  # (constraints, 6) float, sizes of the constrained tensor's dimensions
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the orders that nodes' `layouts` (n, 18) request by the constraints `which` (n,):
-        the contiguous dimension (n,) int8, and the two most minor dimensions as one number (n,)
-        int8; UNSET if the layout is not given. Dimensions of size 1 do not count."""
+        """Return the order that each constraint in `which` (n,) requests if its node has the layout
+        in `layouts` (n, 18): the contiguous dimension (n,) int8, and the two most minor dimensions
+        as a number (n,) int8; UNSET if none is given. Dimensions of size 1 do not count."""
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
-        # a slot that is not given, -1, yields any dimension; `counts` excludes it below
+        # A slot of -1 (not given) selects an arbitrary dimension here; `counts` excludes it below.
         dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
         counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
         counts &= given >= 0
@@ -210,7 +210,7 @@ class Ordered:
         )
 
     def under(self, pairs: Codebook) -> Constraints:
-        """Return the constraints with the orders that each layout of a codebook requests."""
+        """Return the constraints with the order that each layout in a codebook requests."""
         first, count = pairs.starts[:-1][self.configurable], np.diff(pairs.starts)
         counts = count[self.configurable]
         which, inside = index_ragged(counts)
@@ -250,7 +250,7 @@ class Constraint(NamedTuple):
 
     position: int  # index among the configurable nodes
     tensor: int  # OUTPUT, INPUT or KERNEL: which of the node's tensors
-    # (6,) the constrained tensor's dimension for each dimension of the node's tensor
+    # (6,) for each dimension of `tensor`, the constrained tensor's dimension
     renamed: np.ndarray
 
 

@@ -4,8 +4,8 @@ Reading along the contiguous dimension is fastest, so the largest dimension shou
 
 Source: the violation ratio is a feature of a student report on the competition (rank 107 of 616),
 section 5.2: "the fraction of times over all configurable nodes that the largest dimension size of
-the tensor is not first in the major-to-minor ordering". These orderings begin with the contiguous
-dimension.
+the tensor is not first in the major-to-minor ordering". The report's orderings begin with the
+contiguous dimension.
 """
 
 import numpy as np
@@ -21,9 +21,9 @@ BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in me
 
 def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
     """Return the share (distinct configs,) float64 of configurable nodes whose largest output
-    dimension is not the most minor one of their layout. `unset`: how to treat a node to which the
-    configuration gives no layout, which the report does not say. "suits": it does not count as a
-    violation; "program": its layout in the program decides."""
+    dimension is not the most minor one of their layout. `unset`: how to treat nodes to which the
+    configuration gives no layout (the report does not say). "suits": they are no violations;
+    "program": their layout in the program decides."""
     layouts = graph.layouts
     features = graph.node_features[graph.configurable]
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS]

@@ -1,13 +1,13 @@
-"""Assign the layouts of all configurations, piece by piece (partly compiled).
+"""Assign the layouts of all configurations of a program, piece by piece (partly compiled).
 
-What a configuration requests of a piece (solution.features.propagation.pieces) is a pattern of the
-piece. Configurations of one pattern share the piece's layouts, so these are assigned once for each
-pattern, not for each configuration. The passes of a TPU (solution.features.propagation.passes) are
-not quite independent: all pieces take part in another pass if one of them has kept a layout. So a
-piece's layouts depend on its pattern and on what was kept after each pass.
+A piece is an independent part of the program (solution.features.propagation.pieces). A pattern of a
+piece is a combination of layouts that configurations request in it. Configurations with one pattern
+get equal layouts in the piece, so layouts are assigned once for each pattern.
 
-Constraints that replace each other forever end after a number of steps that grows with the piece
-(worklist.MAX_STEPS).
+A TPU's compiler assigns layouts in passes (solution.features.propagation.passes). After a pass, a
+piece may keep layouts, which reshapes or reductions request in the next pass. All pieces take part
+in a next pass if one has kept layouts. So a piece's layouts depend on its pattern and on the kinds
+of layouts that were kept after each pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,25 +34,24 @@ from solution.features.propagation.pieces import Piece, divide
 from solution.features.propagation.states import Stored, mark_copies
 from solution.features.propagation.worklist import NONE, State, assign
 
-# Memory for the layouts of a block of configurations, in bytes, and what each point of a pattern
-# takes of it: some arrays of layouts, which are 8 bytes each.
+# Maximum bytes for the layouts of a block of configurations; bytes per pattern, instruction and use
 MOST_BYTES, POINT_BYTES = 1 << 30, 96
-WORKLIST = 8  # entries of the worklist of constraints, for each instruction and each use
-# What is kept after a pass: nothing, layouts of reshapes, layouts of reductions
+WORKLIST = 8  # capacity of the worklist of constraints, per instruction and use
+# Kinds of layouts that are kept after a pass: none, layouts of reshapes, layouts of reductions
 NOTHING, OF_RESHAPES, OF_REDUCTIONS = range(3)
 
 Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Assigner:
-    """Assigns the layouts of one program."""
+    """Assigns layouts to one program for any of its configurations."""
 
     def __init__(self, program: Instructions, free: np.ndarray) -> None:
         """`free` (instructions,) bool: tensors that change layout at no cost, as constants do."""
         self._program, self._free = program, free
         self._calls = np.flatnonzero(program.kind == ASKS)
-        # Dots that only another dot reads. If a custom call stands between them, its request
-        # decides.
+        # `_feeding`: True for dots that only another dot reads. `_dots`: the dots for which this
+        # depends on the configuration, because a custom call in between may request a layout.
         self._feeding, varies = _find_feeding(program)
         self._dots = np.flatnonzero(varies)
         self._pieces = divide(program, self._dots)
@@ -60,16 +59,16 @@ class Assigner:
     def assign(
         self, packed: np.ndarray, starts: np.ndarray, codes: np.ndarray
     ) -> Iterator[tuple[Stored, np.ndarray]]:
-        """Yield, for one block of configurations after the other, the layouts of all pieces, and
-        which of them each configuration of the block has (configs, pieces).
+        """Yield for each block of configurations the layouts of all pieces (Stored), and the number
+        (configs, pieces) of each configuration's entry in every piece.
 
-        A block has as many configurations as MOST_BYTES of memory allow: nearly always all. The
-        layouts of a pattern that occurs in several blocks are assigned in each of them.
+        A block has as many configurations as MOST_BYTES of memory allow: nearly always all. If a
+        pattern occurs in several blocks, its layouts are assigned again in each of them.
 
         Args:
-            packed: (pairs, 3) the codebook's layouts of output, input and kernel.
-            starts: the codebook's.
-            codes: (configs, nodes) the codebook's.
+            packed: (pairs, 3) requested layouts of output, input and kernel, as integers.
+            starts: Codebook.starts.
+            codes: (configs, nodes) rows of Codebook.codes.
         """
         asked = np.empty((len(codes), len(self._calls)), np.int64)
         feeds = np.empty((len(codes), len(self._dots)), np.int64)
@@ -98,13 +97,13 @@ class Assigner:
             yield run(self._pieces, given, patterns, self._free)
 
     def _find_columns(self, piece: Piece) -> Pair:
-        """Return the positions of a piece's custom calls and dots among those of the program."""
+        """Return the positions of a piece's custom calls in _calls, and of its dots in _dots."""
         calls = np.searchsorted(self._calls, piece.ops[piece.calls])
         return calls, np.searchsorted(self._dots, piece.ops[piece.dots])
 
 
 def _choose_block(pieces: Sequence[Piece], patterns: Sequence[int], configs: int) -> int:
-    """Return how many configurations are assigned at once. `patterns`: the number of each piece's
+    """Return the number of configurations in a block. `patterns`: for each piece, the number of its
     patterns in all configurations."""
     points = np.array([len(piece.ops) + len(piece.uses) for piece in pieces])
     size = max(1, configs)
@@ -114,15 +113,15 @@ def _choose_block(pieces: Sequence[Piece], patterns: Sequence[int], configs: int
 
 
 class _Entries:
-    """The layouts of one piece that are assigned so far."""
+    """The layouts assigned to one piece so far: one or, on a TPU, several entries per pattern."""
 
     def __init__(self, piece: Piece) -> None:
         self.piece, self.number = piece, 0
         self.found: list[tuple[np.ndarray, ...]] = []
 
     def add(self, arrays: tuple[np.ndarray, ...]) -> int:
-        """Keep the piece's own part of _make_arrays(), a row for each entry; return the number of
-        the first."""
+        """Add an entry for each row of `arrays` (see _make_arrays), without the instructions and
+        uses that belong to other pieces; return the number of the first new entry."""
         buffers, uses, made, marks = arrays
         ops, read, count = self.piece.own_ops, self.piece.own_uses, uses.shape[1]
         self.found.append(
@@ -140,8 +139,8 @@ class _Entries:
         decision: int,
         configs: np.ndarray,
     ) -> np.ndarray:
-        """Keep the layouts of these configurations of a group after their last pass; return the
-        number of each one's entry."""
+        """Add entries for the `configs` (positions in a group) that have run their last pass;
+        return the number of each configuration's entry."""
         rows, position = np.unique(passed.local[configs], return_inverse=True)
         arrays = _make_arrays(self.piece.program, len(rows))
         layouts = [array[rows] for array in (*passed.assigned, *passed.kept[decision])]
@@ -166,7 +165,8 @@ def _store(entries: Sequence[_Entries]) -> Stored:
 
 
 def _make_arrays(program: Instructions, rows: int) -> tuple[np.ndarray, ...]:
-    """Return arrays for layouts of results, of uses, of what uses read, and for kinds of copies."""
+    """Return empty arrays with a row per pattern: layouts of results, layouts in which uses read,
+    layouts of the tensors that uses read, and kinds of copies of uses and instructions."""
     count, uses = program.number, len(program.read)
     return (
         np.empty((rows, count), np.int64), np.empty((rows, uses), np.int64),
@@ -189,7 +189,7 @@ def _make_state(program: Instructions) -> State:
 def _run_once(
     pieces: Sequence[Piece], given: Sequence[Pair], patterns: np.ndarray, free: np.ndarray
 ) -> tuple[Stored, np.ndarray]:
-    """Assign layouts as a CPU's compiler does."""
+    """Assign layouts as a CPU's compiler does; return the results of Assigner.assign."""
     entries = [_Entries(piece) for piece in pieces]
     for one, (requests, _) in zip(entries, given, strict=True):
         program = one.piece.program
@@ -202,12 +202,12 @@ def _run_once(
 def _run_passes(
     pieces: Sequence[Piece], given: Sequence[Pair], patterns: np.ndarray, free: np.ndarray
 ) -> tuple[Stored, np.ndarray]:
-    """Assign layouts as a TPU's compiler does. A group of configurations has kept layouts of
-    reshapes, or of reductions, in the same passes."""
+    """Assign layouts as a TPU's compiler does. The configurations of a group have kept the same
+    kind of layouts (of reshapes or of reductions) after each pass."""
     entries = [_Entries(piece) for piece in pieces]
     states = [_make_state(piece.program) for piece in pieces]
     numbers = np.zeros_like(patterns)
-    # for each group: its configurations, and what each piece has kept in each of its patterns
+    # for each group: its configurations, and for each piece the layouts kept in every pattern
     groups = [(np.arange(len(patterns)), [_keep_nothing(requests, piece)
               for piece, (requests, _) in zip(pieces, given, strict=True)])]  # fmt: skip
     for turn in range(MOST_PASSES):
@@ -247,16 +247,16 @@ def _keep_nothing(requests: np.ndarray, piece: Piece) -> Pair:
 class _Passed:
     """The layouts of a piece after a pass: a row for each pattern that occurs in a group."""
 
-    patterns: np.ndarray  # (rows,) their numbers
+    patterns: np.ndarray  # (rows,) the number of each row's pattern
     local: np.ndarray  # (configs of the group,) the row of each configuration
     assigned: Pair  # layouts of results (rows, instructions) and of uses (rows, uses)
-    # by NOTHING, OF_RESHAPES, OF_REDUCTIONS: the layouts kept for results and uses, with these
+    # the layouts to keep for results and uses after each decision (NOTHING ... OF_REDUCTIONS)
     kept: tuple[Pair, Pair, Pair]
-    keeps: np.ndarray  # (rows, 2) bool: whether those of reshapes and of reductions are more
+    keeps: np.ndarray  # (rows, 2) bool: True if the pass adds layouts of reshapes, of reductions
     total: int  # number of patterns of the piece
 
     def keep(self, decision: int, configs: np.ndarray) -> Pair:
-        """Return what is kept (patterns, ...) in the patterns of these configurations."""
+        """Return the layouts (patterns, ...) to keep for these configurations after `decision`."""
         rows = np.unique(self.local[configs])
         buffers, uses = (
             np.full((self.total, array.shape[1]), UNSET) for array in self.kept[decision]
@@ -269,7 +269,7 @@ class _Passed:
 def _pass(
     program: Instructions, given: Pair, patterns: np.ndarray, kept: Pair, state: State, turn: int
 ) -> _Passed:
-    """Run a pass for the patterns of a group's configurations."""
+    """Run pass number `turn` on a piece, once for each of a group's `patterns` (configs,)."""
     used, local = np.unique(patterns, return_inverse=True)
     requests, feeds = given[0][used], given[1][used]
     before = kept[0][used], kept[1][used]
@@ -324,8 +324,8 @@ def _assign_plain(program, given, free, state, buffers, uses, made, marks):
 
 @njit(cache=True, nogil=True)
 def _list_requests(program, packed, starts, codes, calls, dots, asked, feeds):
-    """Write the layout that each custom call requests into `asked` (configs, calls), and for each
-    of `dots` whether only another dot reads it into `feeds` (configs, dots)."""
+    """Write into `asked` (configs, calls) the layout that each custom call requests, and into
+    `feeds` (configs, dots) 1 for each of `dots` that only another dot reads, else 0."""
     count = program.kind.size
     given, known = np.full(count, UNSET), np.empty(count, np.int64)
     for row in range(len(codes)):
@@ -343,8 +343,8 @@ def _list_requests(program, packed, starts, codes, calls, dots, asked, feeds):
 
 @njit(cache=True, nogil=True)
 def _find_feeding(program):
-    """Return for each instruction (instructions,) whether it is a dot that only another dot reads
-    if nothing is requested, and whether a request may change that."""
+    """Return two masks (instructions,): True for dots that only another dot reads if no layouts are
+    requested, and True for the dots among them for which a requested layout may change this."""
     count = program.kind.size
     given = np.full(count, UNSET)
     feeding, varies = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
@@ -360,7 +360,8 @@ def _find_feeding(program):
 
 
 def _find_distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first of each set of equal rows, and the number of each row's set."""
+    """Return the index of the first occurrence of each distinct row, and for each row the number of
+    the distinct row that it equals."""
     if rows.shape[1] == 0:
         return np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
     _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Backend:
-    """The rules by which one backend requests layouts.
+    """The rules by which an XLA backend (CPU or TPU) requests layouts.
 
     The CPU backend requests row-major operands of every instruction and row-major results of dots
     and convolutions (`CpuLayoutAssignment::AddBackendConstraints` of openxla/xla). A configuration
@@ -13,14 +13,14 @@ class Backend:
     solution.collecting.tpu.asking).
     """
 
-    # every operand is requested in row-major order; dots and convolutions write row-major tensors
-    # in canonical dimension order
+    # the backend requests row-major operands of every instruction, and row-major results, in a
+    # canonical dimension order, of dots and convolutions
     row_major: bool
     # before layouts are assigned, operands of dots and convolutions are transposed or swapped, and
     # dots become matrix products
     canonical_operands: bool
     by_library: bool  # a library computes reductions and the instructions fused with them
-    # tensors are padded to tiles, and layouts chosen by padded size; see tiles and register_tiles
+    # tensors are padded to tiles, and the backend chooses layouts by padded size; see tiles.py
     device_layouts: bool
 
 

@@ -1,12 +1,13 @@
-"""List the custom calls that request layouts: one for each tensor that a configuration may set.
+"""List the custom calls that request layouts: one for each tensor whose layout is configurable.
 
-For a TPU, the calls are the ones that solution.collecting.tpu.asking writes into the module, with
-the same sets of opcodes. They stand behind convolutions, dots and reshapes, and before reshapes. A
-configuration's layouts of the operands of a convolution or dot have no effect, unless the operand
-comes from an infeed. Requested layouts of results are propagated forward through the instructions
-PROPAGATES. A call then stands behind each instruction that a propagated layout reaches, if a
-configurable node or a pooling (WINDOWS) reads the instruction, or if the instruction is one of
-WRITES_FIXED.
+For a TPU, the calls are the same as in a module that solution.collecting.tpu.asking writes. They
+stand behind convolutions, dots and reshapes, and before reshapes. A configuration's layouts of the
+operands of a convolution or dot have no effect, unless the operand comes from an infeed. Requested
+layouts of results are propagated forward through instructions with the opcodes PROPAGATES. A call
+stands behind each instruction that a propagated layout reaches, if a configurable node or a pooling
+(WINDOWS) reads the instruction, or if its opcode is one of WRITES_FIXED.
+
+An instance is an instruction after calls are inlined (solution.features.propagation.inlining).
 """
 
 import numpy as np
@@ -44,7 +45,7 @@ IS_PROPAGATING, IS_POOLING, IS_FIXED = _mark(PROPAGATES), _mark(WINDOWS), _mark(
 
 BEHIND = -1  # operand number of a custom call that requests the layout of a result
 # A custom call: instance, operand number (or BEHIND), and the node and tensor whose layout it
-# requests, as indices into graph.configurable and LAYOUT_TENSORS (NONE in _list_propagated).
+# requests, as indices into graph.configurable and LAYOUT_TENSORS (NONE for propagated layouts).
 Call = tuple[int, int, int, int]
 
 
@@ -99,9 +100,9 @@ def _drop_operands(graph: Graph, used: np.ndarray) -> None:
 
 
 def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Call]:
-    """Return the calls of tensors that are not configurable. Layouts requested for the results of
-    the instances `asked` are propagated forward; a call stands behind an instance that they may
-    reach if its opcode or a reader needs a fixed layout (see the module docstring)."""
+    """Return the calls for tensors that are not configurable. Layouts requested for results of the
+    instances `asked` are propagated forward. A call stands behind an instance that a layout may
+    reach, if its opcode or a reader of it needs a fixed layout (see the module docstring)."""
     ranks, is_settable = tensor_ranks(graph), np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     opcodes = graph.node_opcodes[inlined.node]

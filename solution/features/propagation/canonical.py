@@ -1,6 +1,6 @@
 """Add the transposes and reshapes that XLA's CPU backend puts around dots and convolutions.
 
-The backend does this before it assigns layouts, because it computes one canonical form only:
+The backend adds them before it assigns layouts, because it can compute only one canonical form:
 
 * A dot reads the left operand as (batch, free, contracted) and the right one as (batch,
   contracted, free). An operand in another order is transposed, except a matrix whose two
@@ -12,7 +12,7 @@ The backend does this before it assigns layouts, because it computes one canonic
 Two simplifications: an operand is never reshaped here, because that moves no data, and two equal
 transposes of one tensor are not merged.
 
-Also find the layouts that instructions have before a configuration requests any.
+This file also finds the layouts that no configuration can change, such as layouts of parameters.
 
 Source: DotDecomposer, TransposeFolding and ConvCanonicalization of openxla/xla.
 """
@@ -37,11 +37,11 @@ UNSET, BITS = -1, 3
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances with the backend's transposes before dots and convolutions, and reshapes
-    after dots that read matrices."""
+    """Return the instances together with the backend's transposes before dots and convolutions, and
+    its reshapes after dots whose operands it reshapes to matrices."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
-    new: list[int] = []  # number of each instance of `inlined` in the result `found`
+    new: list[int] = []  # for each instance of `inlined`, its number in `found`
     for node, reads, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         read = [new[one] for one in reads]
         for operand, tensor, order in orders.get(node, ()):
@@ -78,8 +78,8 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """Return {dot: sizes of its result} for dots with an operand of several free dimensions. Each
-    operand's free dimensions are merged into one; batch dimensions come first."""
+    """Return {dot: sizes of its result} for dots with an operand of several free dimensions, which
+    the backend merges into one. In the sizes, batch dimensions come first."""
     found = {}
     for node, letters in find_operands(graph).letters.items():
         left, right, output = letters
@@ -131,8 +131,8 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation that brings the letters `given` into the order batch, `wanted`; or the
-    identity if only the two matrix dimensions differ, as a dot reads a matrix in either order."""
+    """Return the permutation that brings the letters `given` into the order batch, `wanted`; the
+    identity if it would only swap the two dimensions of a matrix, which a dot reads either way."""
     is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
     letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
     return tuple(given.index(letter) for letter in letters)
@@ -162,9 +162,9 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the packed layouts (instructions,) of results that no configuration changes: those of
-    parameters and, on some backends, of dots and convolutions; UNSET for all other results. The
-    first `count` instructions are instances of nodes, the others are custom calls and GIVES."""
+    """Return the packed layouts (instructions,) that no configuration changes: of parameters and,
+    on some backends, of results of dots and convolutions; UNSET for all others. The instructions
+    from number `count` on are custom calls and the reader of the program's results."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]

@@ -28,15 +28,14 @@ CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
 )
 SLICES = OPCODE_IDS["dynamic-slice"], OPCODE_IDS["dynamic-update-slice"]
 ITERATIONS = 10  # assumed number of a loop's iterations if guess_iterations finds none
-# Operations whose operands and features determine the result.
+# opcodes of pure operations: their operands and features determine the result
 EQUAL = """
 abs add and broadcast convert divide exponential exponential-minus-one iota log log-plus-one
 logistic maximum minimum multiply negate not or power reshape rsqrt select sign sqrt subtract tanh
 transpose
 """
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
-# Limits of inlining: the depth of nested calls, and the number of instances (inlined copies of
-# nodes, see Inlined) divided by the number of the graph's nodes.
+# Limits of inlining: depth of nested calls; instances (see Inlined) per node of the graph
 MAX_DEPTH = 50
 MAX_GROWTH = 4
 
@@ -47,13 +46,14 @@ Value = int | tuple["Value", ...]
 
 @dataclass
 class Inlined:
-    """The instructions after calls are inlined: instances of nodes, one for each call."""
+    """The instructions after calls are inlined. An instance is a copy of a node: a node in a called
+    computation has an instance for each call of the computation, other nodes have one instance."""
 
     node: list[int] = field(default_factory=list)  # the node of each instance
     # for each instance, the instances that it reads, sorted by node
     reads: list[list[int]] = field(default_factory=list)
-    # for each instance in `reads`, the operand in the graph's edge: the instance's node, or the
-    # call or tuple whose result contains the instance
+    # for each instance in `reads`, the operand that the graph's edge names: the instance's node, or
+    # the call or tuple whose result contains the instance
     named: list[list[int]] = field(default_factory=list)
     results: list[int] = field(default_factory=list)  # instances that are results of the program
     # Instances that the compiler adds or changes. `orders`: {inserted transpose: its permutation}.
@@ -110,15 +110,14 @@ def guess_iterations(
     graph: Graph, body: Sequence[int], operands: Sequence[Sequence[int]]
 ) -> int | None:
     """Return a guess of a loop's iterations: the most frequent length of the dimensions along which
-    nodes in its body slice single elements; None without such slices. `operands`: for each node,
-    the nodes that it reads.
-    """
+    nodes in its `body` read or write one element; None without such nodes. `operands`: for each
+    node, the nodes that it reads."""
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     lengths: list[int] = []
     for node in body:
         if graph.node_opcodes[node] not in SLICES:
             continue
-        # `whole` is the larger tensor: an operand of a slice, or the result of an update
+        # sizes of the larger tensor: the operand of a slice, or the result of a slice update
         for other in operands[node]:
             part, whole = np.sort([sizes[node], sizes[other]], axis=0)
             if ((sizes[node] > 0) == (sizes[other] > 0)).all():
@@ -166,7 +165,7 @@ class _Inliner:
         return self._inlined
 
     def _find_results(self) -> list[int]:
-        """Return the marked roots that no node reads or calls; without any, all unread nodes."""
+        """Return the roots that no node reads or calls; if there are none, all unread nodes."""
         is_root = self._graph.node_features[:, vocabulary.IS_ROOT] > 0
         read = np.zeros(len(is_root), bool)
         read[self._graph.edges[:, 1]] = True
@@ -199,7 +198,7 @@ class _Inliner:
         inlines = depth < MAX_DEPTH and len(self._inlined.node) < MAX_GROWTH * len(self._opcodes)
         if opcode == CALL and len(self._called[node]) == 1 and inlines:
             return self._call(self._called[node][0], values, depth)
-        # a loop body's results count as the program's results, because their layouts are fixed, too
+        # add the results of a loop body to the program's results: both have fixed layouts
         if opcode == WHILE and inlines:
             for root in self._called[node]:
                 self._inlined.results += flatten(self._evaluate_body(root, depth + 1))

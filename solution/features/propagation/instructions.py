@@ -1,8 +1,8 @@
 """Build the arrays that layout assignment works on: instructions, operands, requests.
 
-Instances of nodes (solution.features.propagation.inlining) come first. Each tensor that a
-configuration may set adds a custom call, which requests its layout. If the configuration leaves
-the tensor to the compiler, the custom call passes the tensor on.
+Instances of nodes (solution.features.propagation.inlining) come first, then custom calls: one for
+each tensor whose layout a configuration may set. A custom call requests the layout, or passes the
+tensor on unchanged if the configuration leaves its layout to the compiler.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from solution.features.propagation.inlining import Inlined, inline
 from solution.features.propagation.tiles import choose_layouts
 
 NO_OPCODE = -1
-# Kinds of instructions: what they do with the layout of an operand. ASKS: a custom call, which
+# Kinds of instructions, by their effect on the layout of an operand. ASKS: a custom call, which
 # requests a layout. GIVES: the last instruction, which reads the program's results.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
 # further, rare opcodes that keep the layout of their operand (InstructionCanChangeLayout of
@@ -50,7 +50,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     # (instructions,) int64. A custom call has the opcode of the node whose tensor it reads. The
     # last instruction, which reads the program's results, has NO_OPCODE.
     opcodes: np.ndarray
-    kind: np.ndarray  # (instructions,) int8, CHANGES ... GIVES: what each does with layouts
+    kind: np.ndarray  # (instructions,) int8, CHANGES ... GIVES: effect of each on layouts
     rank: np.ndarray  # (instructions,) int64, number of dimensions of the result
     sizes: np.ndarray  # (instructions, 6) int64, dimensions of the result; 1 past the rank
     # (instructions, 6) int64, the `dimensions` attribute; NONE past its length
@@ -151,8 +151,8 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
 
 
 def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances. If one reads a tensor as both operands (x * x), list the tensor twice
-    among its operands, because the graph has a single edge."""
+    """Return the instances. If both operands of one are the same tensor (x * x), list the tensor
+    twice among its operands: the graph has a single edge for both."""
     operands = find_operands(graph)
     reads, named = [], []
     for node, read, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
@@ -222,8 +222,8 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Return the field `order` of Instructions: instructions sorted by node. A custom call comes
-    right before the instruction whose operand, or right after the one whose result, it is for."""
+    """Return the field `order` of Instructions: instructions sorted by node. A custom call on an
+    operand comes right before the reader, a custom call on a result right after the producer."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
         # sort an inserted transpose like the dot or convolution that it was inserted for

@@ -13,19 +13,19 @@ its first dimension. XLA's loops for these are slower. A dot gets such a left ma
 are swapped to save a transpose, for instance in the gradient of weights; requesting the dot's
 layout prevents the swap.
 
-XLA splits a reduction of more than 32 elements along a dimension, unless the library computes it.
-It reduces windows of 32 elements, then the results of the windows (TreeReductionRewriter, for the
-accuracy of sums). XLA decides this before it assigns layouts. Until then a tensor has its layout in
-the module: the one that a custom call requests; after a transpose, the operand's layout transposed;
-after an element-wise instruction, the layout of the first operand; otherwise row-major, also for
-arguments of a call. The library computes reductions of row-major tensors only. So requesting a
-layout may split a later reduction, such as that of a softmax, and requesting row-major may prevent
-the split.
+XLA splits a reduction of more than 32 elements along a dimension into two steps, unless the library
+computes it: it reduces windows of 32 elements, then the results of the windows
+(TreeReductionRewriter, for the accuracy of sums). XLA decides this before it assigns layouts, by
+the layouts in the module. There a tensor has the layout that a custom call requests; after a
+transpose, the operand's layout transposed; after an element-wise instruction, the layout of the
+first operand; otherwise row-major, also for arguments of a call. The library computes reductions of
+row-major tensors only. So requesting a layout may split a later reduction, such as the sum in a
+softmax, and requesting row-major may prevent the split.
 
 If the windows do not fill the dimension, the tensor is padded, which takes several times as long.
 
-In this file a use is an operand as one instruction reads it, and a state is the layouts of an
-instruction or a use (solution.features.propagation.states).
+A use is an operand as one instruction reads it; the state of an instruction or a use is its layouts
+and the kind of its copy (solution.features.propagation.states).
 
 Source: programs compiled by jaxlib 0.10.2 (tests/collecting/test_library.py).
 """
@@ -60,12 +60,12 @@ FILLED = [OPCODE_IDS[name] for name in ("broadcast", "constant")]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11  # column of node_features: 1 if elements are float32
 FEWEST = 4096  # instructions that read and write fewer elements are computed by XLA's loops
 MOST = 96  # maximum size of a fusion: number of its instructions and of operands from outside
-# What the library does with an instruction. JOINS: it can compute the instruction inside a fusion.
-# REDUCTION, POOLING: it can start a fusion with the instruction. SPLIT: a reduction that XLA
-# computes in two steps.
+# What the library can do with an instruction. NOTHING: not compute it. JOINS: compute it inside a
+# fusion. REDUCTION, POOLING: start a fusion with it. SPLIT: a reduction that XLA computes in two
+# steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
 WINDOW = 32  # number of elements along a dimension in one window of a reduction in two steps
-# relative cost of a reduction in two steps if its windows fill the dimension exactly; 1 if not
+# cost of a reduction in two steps if its windows fill the dimension, relative to a padded dimension
 FULL = 0.25
 # Opcodes that propagate layouts in layout assignment, but not yet in the earlier pass in which XLA
 # decides which reductions to split into two steps.
@@ -74,18 +74,18 @@ all-reduce all-to-all collective-permute dynamic-slice dynamic-update-slice fft 
 scatter select-and-scatter slice sort triangular-solve
 """
 KEEPING_ALREADY = [OPCODE_IDS[name] for name in KEEPING.split() if name not in NOT_YET.split()]
-NOBODY = -1  # owner of an instruction that is in no fusion
+NOBODY = -1  # stands for "no instruction", such as the owner of an instruction in no fusion
 
 
 class Reads(NamedTuple):
-    """A program's instructions, what the library can do with each, and what each adds to the size
-    of a fusion (at most MOST)."""
+    """A program, the library's ability to compute each of its instructions, and how much each
+    instruction adds to the size of a fusion (at most MOST)."""
 
-    # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
+    # (instructions,) int8: what the library can do with an instruction, NOTHING ... POOLING
     ability: np.ndarray
-    # (instructions,) int8, what each adds to the size of the fusion that contains it
+    # (instructions,) int8: how much an instruction adds to the size of the fusion that contains it
     inside: np.ndarray
-    # (instructions,) int8, what each adds to the size of a fusion that reads it from outside
+    # (instructions,) int8: how much it adds to the size of a fusion that reads it from outside
     outside: np.ndarray
     passed: np.ndarray  # (instructions,) bool, True for custom calls, which do not count as readers
     program: Instructions
@@ -108,12 +108,12 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
     """Return a mask (configs, instructions): True for reductions that XLA computes in two steps.
-    `long`: (instructions,) bool, True for the reductions that XLA may split so."""
+    `long`: (instructions,) bool, True for the reductions that XLA may split."""
     split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
         propagates |= ops.kind == TRANSPOSES
-        # `first`: the use that a long reduction reduces, or whose layout an instruction passes on
+        # `first`: the use that a long reduction reduces, or whose layout an instruction propagates
         first = np.where(long, ops.main[:, 0], np.where(propagates, _find_first(ops), NONE))
         # A called computation precedes its caller in `order`. So an operand that comes after its
         # reader is an argument of a call, and the custom call behind it does not count.
@@ -127,9 +127,9 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(ops: Instructions) -> np.ndarray:
-    """Return for each instruction the use (instructions,) of its first operand, whose layout it
-    takes, or NONE. Edges do not say which operand is first, so take the one of the result's rank
-    with the lowest node; broadcasts and constants only if there is no other."""
+    """Return for each instruction the use (instructions,) of its first operand, or NONE. Edges do
+    not say which operand is first: assume the operand of the result's rank with the lowest node
+    number, and a broadcast or constant only if there is no other operand of this rank."""
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
     is_filled = np.isin(ops.opcodes[ops.read], FILLED)
@@ -140,10 +140,10 @@ def _find_first(ops: Instructions) -> np.ndarray:
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
-    """Return each instruction's kind of fusion (configs, instructions) int8. REDUCTION or POOLING:
-    the library computes it together with a reduction or a pooling. SPLIT: it is a reduction in two
-    steps; instructions fused with such a reduction get POOLING. NOTHING: the library does not
-    compute it."""
+    """Return each instruction's kind of fusion (configs, instructions) int8. REDUCTION, POOLING:
+    the library computes the instruction together with a reduction or a pooling. SPLIT: a reduction
+    in two steps; instructions fused with it get POOLING. NOTHING: the library does not compute it.
+    """
     ops, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
     if propagation.backend.by_library:
@@ -179,7 +179,7 @@ def find_slow_products(
 def _list_abilities(
     graph: Graph, ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> np.ndarray:
-    """Return `Reads.ability` (instructions,) int8: what the library can do with each instruction.
+    """Return `Reads.ability` (instructions,) int8: NOTHING ... POOLING for each instruction.
     `largest`: result of _find_largest."""
     is_known = ops.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[ops.node] > 0)
     is_large = is_known & (np.maximum(ops.sizes.prod(axis=1), largest) >= FEWEST)
@@ -191,7 +191,7 @@ def _list_abilities(
     ability[is_plain & (opcodes == REDUCE)] = REDUCTION
     ability[is_plain & (opcodes == WINDOWS) & _find_tiling(graph, ops)] = POOLING
     ability[_find_extremes(opcodes, ops)] = JOINS
-    # XLA replaces a division by few numbers with a multiplication by their reciprocals.
+    # XLA replaces a division by a small broadcast tensor with a multiplication by its reciprocal.
     by = ops.read[opcodes[ops.reader] == OPCODE_IDS["divide"]]
     is_few = (opcodes[by] == OPCODE_IDS["broadcast"]) & (largest[by] < FEWEST)
     ability[by[is_few]] = NOTHING
@@ -199,8 +199,8 @@ def _list_abilities(
 
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
-    """Return a mask (instructions,) of maxima and minima that read a reduction. They probably
-    compare the result with the initial value, and XLA drops this comparison."""
+    """Return a mask (instructions,) of the maxima and minima that read a reduction: they probably
+    compare its result with its initial value, and XLA removes this comparison."""
     reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
@@ -280,8 +280,8 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 @njit(cache=True, nogil=True)
 def _may_join(reads, row_major, apart, states, owner, op):
-    """Return True if `op` may join a fusion: it is in none yet, the library can compute it, and its
-    state is row-major and not `apart` (see _join)."""
+    """Return True if `op` may join a fusion: it is in no fusion yet, the library can compute it,
+    its result is row-major, and its state is not `apart` (see _join)."""
     able = reads.ability[op] != NOTHING and owner[op] == NOBODY
     return able and row_major[states[op]] and not apart[states[op]]
 
@@ -332,8 +332,8 @@ def _is_read_inside(reads, apart, states, owner, first, op):
 
 @njit(cache=True, nogil=True)
 def _find_reader(reads, apart, states, op):
-    """Return the only reader of `op`; NOBODY if there are several, or if it reads `op` through a
-    copy or a requested layout."""
+    """Return the only reader of `op`; NOBODY if there are several, or if the reader reads `op`
+    through a copy or a requested layout."""
     only = NOBODY
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
@@ -353,8 +353,8 @@ def _mark_split(
     """Mark in `split` (configs, instructions) the `long` reductions whose operand is not row-major.
     Each instruction, in `order`, takes the layout of its first operand: `first` is a use, or NONE.
 
-    `behind`: (uses,) the custom call on the operand, NONE for arguments. `made`: (states,) the
-    layouts that custom calls request, or UNSET. `numbers`: see _join.
+    `behind`: (uses,) the custom call behind the operand, NONE for arguments of calls. `made`:
+    (states,) the layouts that custom calls request, or UNSET. `numbers`: see _join.
     """
     plain = np.array([row_major(one) for one in rank])
     for row in range(len(numbers)):

@@ -11,7 +11,8 @@ from solution.domain.vocabulary import MAX_RANK
 
 UNSET = -1
 BITS, MASK = 3, 7
-# Kinds of copies: none; the contiguous dimension stays; the two minor ones swap; any other.
+# Kinds of copies. ALIKE: no copy. BLOCKS: the contiguous dimension stays the same. SWAPPED: only
+# the two minor dimensions change places. SCATTERED: any other copy.
 ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 
 
@@ -78,8 +79,8 @@ def filtered(number, kept, count, rank):
 
 @njit(cache=True, nogil=True)
 def without_ones(number, sizes, rank):
-    """Return the layout without the dimensions of size 1, and the number of dimensions left, which
-    keep their numbers."""
+    """Return the layout without dimensions of size 1, and the number of dimensions left. Dimensions
+    are not renumbered."""
     result, filled = 0, 0
     for slot in range(rank):
         dimension = unpack(number, slot)
@@ -91,7 +92,7 @@ def without_ones(number, sizes, rank):
 
 @njit(cache=True, nogil=True)
 def compare(one, other, sizes, rank):
-    """Return how a copy between two layouts moves memory; ALIKE if no copy is needed."""
+    """Return the kind of a copy between two layouts; ALIKE if no copy is needed."""
     if one == other:
         return ALIKE
     first, count = without_ones(one, sizes, rank)
@@ -107,11 +108,8 @@ def compare(one, other, sizes, rank):
 
 @njit(cache=True, nogil=True)
 def compare_tiled(one, other, sizes, rank):
-    """Return how a copy between two layouts moves memory if the two minor dimensions are tiled.
-
-    A dimension of size 1 is padded if it is one of the two minor dimensions, so its position among
-    these matters. Further out its position does not matter.
-    """
+    """Return the kind of a copy between two layouts if the two minor dimensions are tiled. Then a
+    dimension of size 1 is padded if it is a minor dimension, so its position matters there."""
     if one == other or rank < 2:
         return ALIKE
     minor, other_minor = _tiled(one, 0, sizes), _tiled(other, 0, sizes)
@@ -195,8 +193,8 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if each group's dimensions are adjacent in memory and in order; write the group
-    of each dimension into `part_of`."""
+    """Return True if the dimensions of each group (see _divide) are adjacent in memory and in
+    order; write the group of each dimension into `part_of`."""
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

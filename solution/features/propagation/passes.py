@@ -2,21 +2,21 @@
 
 The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_PASSES times:
 
-1. Parameters and results have the layouts of boundary arrays. A configuration's layouts are
-   requested by custom calls, as solution.collecting.tpu.asking writes them: behind convolutions,
-   dots and reshapes, before reshapes, and behind some tensors that the requested layouts reach.
-   Dots and convolutions request layouts of little padding, the last one first; their operands'
-   requests are propagated after all others. A dot that only another dot reads, perhaps through
-   element-wise instructions and transposes, requests nothing in the first two passes. Tensors that
-   no request reaches become row-major.
+1. The program's parameters and results have layouts that the TPU chooses by size. A configuration's
+   layouts are requested by custom calls, as solution.collecting.tpu.asking writes them: behind
+   convolutions, dots and reshapes, before reshapes, and behind some tensors that these layouts
+   reach. Dots and convolutions request layouts of little padding, the last one first; layouts of
+   their operands are propagated after all others. A dot that only another dot reads, perhaps
+   through element-wise instructions and transposes, requests nothing in the first two passes.
+   Tensors that no request reaches become row-major.
 2. A reshape that moves data, because it is no bitcast under the tiles of 8 x 128, requests a pair
    of layouts with little padding; see solution.features.propagation.tiles.
-3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
-   other dimensions requests the layouts of its operand and of its result.
+3. If no reshape needs new layouts, a reduction whose result orders the dimensions differently from
+   its operand requests the operand's layout, and the same order in the result.
 
 After the last pass, copies on both sides of a reshape or transpose become one. A dot or convolution
 writes the layout that its readers read, if only the two minor dimensions are swapped. Then the
-custom calls disappear, and the remaining copies are marked.
+custom calls are removed, and the remaining copies are marked.
 """
 
 from numba import njit
@@ -65,12 +65,12 @@ DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 
 @njit(cache=True, nogil=True)
 def run_pass(program, given, feeds, state, turn):
-    """Write the layout of every buffer and use into `state`, in pass number `turn`, from 0.
+    """Run pass number `turn` (from 0): write the layout of every result and use into `state`.
 
     Args:
         given: (instructions,) the layout that each custom call requests, or UNSET.
         feeds: (instructions,) bool: True for dots that only another dot reads, see feeds_dot().
-        state: its kept_buffers and kept_uses are what earlier passes have kept.
+        state: working memory; kept_buffers and kept_uses have the layouts kept by earlier passes.
     """
     reset(state)
     find_sources(program, given, state.source)
@@ -85,10 +85,10 @@ def run_pass(program, given, feeds, state, turn):
 
 @njit(cache=True, nogil=True)
 def finish(program, state):
-    """Merge and fuse copies after the last pass."""
+    """Merge and remove copies after the last pass, and remove the custom calls."""
     _merge_copies(program, state)
     _fuse_copies(program, state)
-    state.source[:] = program.read  # the custom calls disappear
+    state.source[:] = program.read  # no use reads through a custom call any more
 
 
 @njit(cache=True, nogil=True)
@@ -100,7 +100,7 @@ def propagate_requests(program, given, known):
     See solution.collecting.tpu.asking.propagate.
 
     Args:
-        known: (instructions,) written: the layout of each result that a requested one reaches.
+        known: (instructions,) output: the requested layout that reaches each result, or UNSET.
     """
     known[:] = UNSET
     for op in range(program.kind.size):
@@ -131,8 +131,8 @@ def _request_boundary(program, state):
 
 @njit(cache=True, nogil=True)
 def _request_kept(program, state, kind):
-    """Constrain reshapes or reductions (`kind`) to the layouts that earlier passes have kept for
-    them (kept_buffers, kept_uses), beginning with the program's last instruction."""
+    """Constrain the instructions of a kind (RESHAPES or REDUCES) to the layouts that earlier passes
+    kept for them (kept_buffers, kept_uses), beginning with the program's last instruction."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if program.kind[op] == kind and state.kept_buffers[op] != UNSET:
@@ -185,8 +185,8 @@ def feeds_dot(program, given, op):
 
 @njit(cache=True, nogil=True)
 def keep_reshapes(program, state):
-    """Keep layouts for the reshapes that move data, which request these layouts in the next passes.
-    Return True if layouts were kept for a reshape that had none."""
+    """Choose and keep layouts for reshapes that move data, to be requested in the next passes.
+    Return True if a reshape without kept layouts got some."""
     found = False
     for op in range(program.kind.size):
         use = program.use_starts[op]
@@ -200,7 +200,7 @@ def keep_reshapes(program, state):
 
 @njit(cache=True, nogil=True)
 def _is_bitcast(program, state, op, use):
-    """Return True if a reshape moves no data when both sides are stored in tiles."""
+    """Return True if a reshape moves no data although both of its sides are stored in tiles."""
     base, read, made = program.read[use], state.uses[use], state.buffers[op]
     rank, made_rank = program.rank[base], program.rank[op]
     if read == UNSET:
@@ -226,8 +226,8 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def keep_reductions(program, state):
-    """Keep layouts for the reductions that reorder dimensions, which request these layouts in the
-    next passes. Return True if layouts were kept for a reduction that had none."""
+    """Choose and keep layouts for reductions that reorder dimensions, to be requested in the next
+    passes. Return True if a reduction without kept layouts got some."""
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -237,7 +237,7 @@ def keep_reductions(program, state):
         if read == UNSET:
             read = state.buffers[state.source[use]]
         made, rank = _reduced(read, program.dimensions[op], program.rank[program.read[use]])
-        if rank != program.rank[op]:  # the shapes contradict the dimensions that are summed
+        if rank != program.rank[op]:  # the shapes contradict the list of summed dimensions
             continue
         is_alike = compare(made, state.buffers[op], program.sizes[op], program.rank[op]) == ALIKE
         if not is_alike and state.kept_buffers[op] == UNSET:
@@ -382,7 +382,7 @@ def mark_tiled_copies(program, given, free, state, marks):
         given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
         free: (instructions,) bool: True for tensors that change layout at no cost, as constants do.
         state: the layouts after finish().
-        marks: (uses + instructions,) int8, written: ALIKE ... SCATTERED.
+        marks: (uses + instructions,) int8, output: ALIKE ... SCATTERED.
     """
     marks[:] = ALIKE
     for use in range(state.uses.size):
@@ -400,8 +400,8 @@ def _compare_use(program, given, state, use):
     """Return the kind of copy that stands before a use; ALIKE if there is no copy.
 
     A reshape that the compiler moves away (_is_moved_away) needs no copy, nor does a dot or
-    convolution that reads the two minor dimensions swapped. A broadcast ignores where dimensions of
-    size 1 stand.
+    convolution that reads the two minor dimensions swapped. For a broadcast, the positions of
+    dimensions of size 1 do not matter.
     """
     base, reader = program.read[use], program.reader[use]
     made, read, kind = state.buffers[base], state.uses[use], program.kind[reader]
@@ -415,7 +415,7 @@ def _compare_use(program, given, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_copied_before(program, state, marks, use):
-    """Tell if an earlier use of the same tensor is copied into the same layout."""
+    """Return True if an earlier use of the same tensor is copied into the same layout."""
     base = program.read[use]
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         other = program.reading[k]
@@ -428,9 +428,8 @@ def _is_copied_before(program, state, marks, use):
 
 @njit(cache=True, nogil=True)
 def _is_moved_away(program, given, op):
-    """Tell if a reshape only adds or drops dimensions of size 1 and no layout of it is requested.
-
-    The compiler moves such a reshape past the element-wise instructions that read it.
+    """Return True if a reshape only adds or drops dimensions of size 1, and no custom call requests
+    a layout of its result: the compiler moves it past the element-wise instructions that read it.
     """
     if program.kind[op] != RESHAPES or program.use_starts[op + 1] != program.use_starts[op] + 1:
         return False
@@ -454,7 +453,7 @@ def _compare_sides(program, given, state, op):
     if program.kind[op] == TRANSPOSES:
         moved = transposed(read, program.dimensions[op], rank)
         return compare_tiled(moved, made, program.sizes[op], rank)
-    if read_rank < 2:  # the lanes hold both a vector and the minor dimension: compare their sizes
+    if read_rank < 2:  # a vector and a minor dimension both fill lanes: compare their sizes
         is_bitcast = program.sizes[op, unpack(made, 0)] == program.sizes[base, 0]
     else:
         is_bitcast = _is_bitcast(program, state, op, use)

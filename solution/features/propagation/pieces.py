@@ -1,13 +1,13 @@
 """Divide a program into pieces whose layouts do not depend on each other.
 
-A constraint travels along a tensor of rank 2 or more, and through instructions that keep or
-rearrange its dimensions, but not through dots, convolutions and other instructions of the kind
-CHANGES. So a program falls into connected pieces, and what a configuration requests of a piece
-decides the layouts in it.
+A layout constraint propagates along a tensor of rank 2 or more, and through instructions that keep
+or rearrange its dimensions, but not through dots, convolutions and other instructions of the kind
+CHANGES. So a program consists of connected pieces, and only the layouts that a configuration
+requests inside a piece decide the piece's layouts.
 
-A piece is a program of its own: its instructions and operands, and beside them what these touch:
-readers that belong to other pieces, and instructions whose results are read. Constraints on those
-have no effect on the piece.
+A piece is stored as a program. Besides its own instructions and uses (operands as an instruction
+reads them) this program has their neighbours in other pieces: readers, and instructions whose
+results are read. Constraints on neighbours have no effect on the piece.
 """
 
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ from solution.features.propagation.instructions import (
     Instructions,
 )
 
-# Kinds that pass layouts on between operands and result, and between operands
+# Kinds of instructions that propagate layouts between operands and result, and between operands
 PASSING = (KEEPS, ASKS, REDUCES, CONCATENATES, BROADCASTS, RESHAPES, TRANSPOSES)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a program, as a program. Numbers of the whole program are called original."""
+    """A piece of a program. Original numbers number instructions and uses of the whole program."""
 
     program: Instructions
     ops: np.ndarray  # (instructions,) int64, original number of each instruction
@@ -49,11 +49,11 @@ class Piece:
 
 
 def divide(program: Instructions, varying: np.ndarray) -> list[Piece]:
-    """Return the pieces of a program. All parts on which no request has an effect are one piece.
+    """Return the pieces of a program. All parts that no requested layout can affect are one piece.
 
     Args:
-        varying: (dots,) the dots of which a request decides if they request layouts
-            (passes.feeds_dot).
+        varying: (dots,) dots that request layouts under some configurations, and request nothing
+            under others (see passes.feeds_dot).
     """
     count, labels = program.number, _label(program)
     is_there = np.append(program.rank >= 2, program.rank[program.read] >= 2)
@@ -62,7 +62,7 @@ def divide(program: Instructions, varying: np.ndarray) -> list[Piece]:
     for op in varying:
         uses = np.arange(program.use_starts[op], program.use_starts[op + 1])
         is_asked[labels[[op, *(count + uses)]]] = True
-    label = np.where(is_asked[labels], labels, NONE)  # the others become one piece
+    label = np.where(is_asked[labels], labels, NONE)  # parts without requests become one piece
     found = []
     for number in np.unique(label[is_there]) if is_there.any() else [NONE]:  # at least one piece
         points = np.flatnonzero((label == number) & is_there)
@@ -73,20 +73,20 @@ def divide(program: Instructions, varying: np.ndarray) -> list[Piece]:
 
 
 def _label(program: Instructions) -> np.ndarray:
-    """Return the number of the connected piece of each instruction and use (instructions + uses,).
-    Points of a rank below 2 are alone."""
+    """Return the number of the connected component of each instruction and use (instructions +
+    uses,). Each instruction or use of a rank below 2 is a component by itself."""
     count, uses = program.number, np.arange(len(program.read))
     ranks, passing = program.rank, np.isin(program.kind, PASSING)
     linked = uses[ranks[program.read] >= 2]
     point = count + linked
     base, reader = program.read[linked], program.reader[linked]
-    # a use and the result that it reads, and custom calls on both sides
+    # link a use with the result that it reads, and with the custom calls on both
     pairs = [np.stack([base, point])]
     for call in (program.behind[base], program.before[linked]):
         pairs.append(np.stack([call, point])[:, call != NONE])
     ops = np.flatnonzero((program.behind != NONE) & (ranks >= 2))
     pairs.append(np.stack([ops, program.behind[ops]]))
-    # a use and the result of its reader, and the other operands of that reader
+    # link a use with the result of its reader, and with the reader's other operands
     through = passing[reader]
     pairs.append(np.stack([reader, point])[:, through & (ranks[reader] >= 2)])
     first = np.full(count, NONE)
@@ -101,16 +101,16 @@ def _label(program: Instructions) -> np.ndarray:
 def _cut(
     program: Instructions, own_ops: np.ndarray, own_uses: np.ndarray, varying: np.ndarray
 ) -> Piece:
-    """Return the piece of these instructions and uses (original numbers)."""
+    """Return the piece with these instructions and uses, given by original numbers."""
     readers = np.unique(program.reader[own_uses])
-    # a reshape to a vector that is asked for is not moved away: its call decides about the use
+    # include calls behind reshapes to vectors: if they request nothing, the operand is not copied
     reshapes = readers[(program.kind[readers] == RESHAPES) & (program.rank[readers] < 2)]
     calls = program.behind[reshapes]
     whole = np.union1d(own_ops, calls[calls != NONE])  # instructions with all their uses
     uses = np.union1d(own_uses, np.flatnonzero(np.isin(program.reader, whole)))
     inner = np.union1d(whole, np.append(program.reader[uses], program.number - 1))
     ops = np.union1d(inner, program.read[uses])
-    is_base = ~np.isin(ops, inner)  # only read: it must request nothing
+    is_base = ~np.isin(ops, inner)  # a neighbour that is only read and must request nothing
     return Piece(
         _renumber(program, ops, uses, is_base),
         ops,
@@ -125,10 +125,10 @@ def _cut(
 def _renumber(
     program: Instructions, ops: np.ndarray, uses: np.ndarray, is_base: np.ndarray
 ) -> Instructions:
-    """Return the program of these instructions and uses; those of `is_base` request nothing."""
+    """Return a program of these instructions and uses; where `is_base`, nothing is requested."""
     new_op = np.full(program.number + 1, NONE)
     new_op[ops] = np.arange(len(ops))
-    new_op[-1] = NONE  # for NONE
+    new_op[-1] = NONE  # the index NONE (-1) maps to NONE
     new_use = np.full(len(program.read) + 1, NONE)
     new_use[uses] = np.arange(len(uses))
     new_use[-1] = NONE

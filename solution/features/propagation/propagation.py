@@ -1,4 +1,4 @@
-"""Compute the layouts of all tensors, and the copies, that the compiler derives.
+"""Compute the layouts and copies of all tensors that XLA's layout assignment would give.
 
 The layouts that the configuration and the backend request are propagated through the whole graph in
 XLA's order (solution.features.propagation.worklist). A tensor is copied where its producer and its
@@ -18,12 +18,12 @@ from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
-CAPACITY = 8  # initial rows of the table of states, for each instruction and each use
+CAPACITY = 8  # initial number of rows of the table of states, per instruction and use
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The states of all points (instructions and uses) in some configurations; see Points."""
+    """The states (layouts and copy) of all points (instructions and uses) in configurations."""
 
     # (configs, points) int32: the state of each point, as an index into the arrays (states, ...)
     numbers: np.ndarray
@@ -44,7 +44,7 @@ class Numbered:
 
 
 class Propagation:
-    """Layout assignment of a whole (not pruned) graph with correct padding of its features."""
+    """XLA's layout assignment, simulated for a whole (not pruned) graph with correct padding."""
 
     def __init__(self, graph: Graph, backend: Backend = CPU) -> None:
         self.graph = graph

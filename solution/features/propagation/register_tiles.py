@@ -1,12 +1,11 @@
-"""Count the bytes of tensors that a TPU pads to register tiles, and the used share of its matrix
-unit.
+"""Compute the padded bytes of tensors on a TPU, and the used share of its matrix unit.
 
 A register of a TPU holds 8 sublanes x 128 lanes of 32 bits. In memory, a tensor's most minor
 dimension fills lanes, so its size is rounded up to a multiple of 128. The next one fills sublanes:
 it is rounded up to a multiple of 8 or, below 8, to a power of two. A layout therefore decides how
 many bytes a tensor has, and how many bytes each kernel and copy moves.
 
-A tensor of one dimension fills rows of 128 lanes; its number of rows is rounded up in the same way.
+A tensor of one dimension fills rows of 128 lanes; the number of rows is rounded up like sublanes.
 """
 
 import numpy as np
@@ -16,7 +15,7 @@ from solution.features.propagation.canonical import make_row_major
 from solution.features.propagation.states import list_dimensions
 from solution.features.propagation.tiles import find_fewest_rows
 
-# Width in lanes and columns of the matrix unit (v2 to v5p: 128 x 128).
+# number of rows and columns of the matrix unit of TPU v2 to v5p
 MATRIX = 128
 
 
@@ -42,8 +41,8 @@ def split_sizes(
     layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the sizes of the minor dimension and of the next one, and of all other dimensions
-    multiplied. All are (states,) float64, and 1 where a tensor has no such dimension; the arguments
-    are those of count_padded_bytes."""
+    multiplied. All are (states,) float64, and 1 if a tensor has no such dimension. Arguments: as in
+    count_padded_bytes."""
     dimensions = list_dimensions(np.where(layouts < 0, make_row_major(rank), layouts), rank)
     ordered = np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)
     ordered = np.where(dimensions >= 0, ordered, 1).astype(np.float64)
@@ -51,14 +50,14 @@ def split_sizes(
 
 
 def find_sublanes(count: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
-    """Return the number of sublanes (states,) to a multiple of which the size `count` (states,) is
-    padded: 8 or, for smaller sizes, a power of two; see find_fewest_rows for its minimum."""
+    """Return the sublanes of a tile (states,): sizes `count` (states,) are padded to a multiple of
+    it. It is 8 or, for smaller sizes, a power of two, at least find_fewest_rows."""
     return np.asarray(np.clip(_round_to_power(count), find_fewest_rows(element_bytes), SUBLANES))
 
 
 def share_matrix_unit(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the share (states,) of the matrix unit's width that a minor dimension fills. The
-    arguments are those of count_padded_bytes."""
+    """Return the share (states,) of the matrix unit's width that a minor dimension fills.
+    Arguments: as in count_padded_bytes."""
     minor, _, _ = split_sizes(layouts, sizes, rank)
     return np.asarray(minor / _round_up(minor, MATRIX))
 

@@ -1,4 +1,4 @@
-"""Describe every state of an instruction or a use as columns, from which costs are learned.
+"""Describe every state of an instruction or a use by the columns from which costs are learned.
 
 A use is an operand as one instruction reads it. A configuration puts each instruction and each use
 into one state: its layouts, and how its tensor is copied (solution.features.propagation.states).
@@ -101,18 +101,18 @@ TPU_FEATURES = (
       for tensor, which in TENSORS.items()),
     Feature("state_matrix_unit", "log2 share", "of the matrix unit's width that a product uses"),
 )  # fmt: skip
-# How often padding of a result counts that a configuration may set: chosen on the 99 programs with
-# a TPU's estimates (1 to 4 differ by less than 0.005 in tau).
+# Weight of a result's padding if a configuration may set its layout; 1 otherwise. Chosen on the 99
+# programs with a TPU's estimates (tau differs by less than 0.005 for weights 1 to 4).
 WRITTEN = 3
-# at least this many nodes times distinct configurations take long: seconds on one core
+# State tables of at least this many nodes x distinct configurations take seconds to minutes.
 MANY = 1 << 20
 # fields of Graph that a state table depends on; it also depends on the codebook
 PROGRAM = ("node_features", "node_opcodes", "edges", "configurable", "summed")
 LEAST_SHARE = 1e-9  # added to shares before their logarithm
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = library.SPLIT + 1
-# Columns of StateTable.shares: 1 / number of instructions; bytes moved / bytes of all tensors;
-# square root of the second column. BYTES is the index of the second one.
+# Columns of StateTable.shares: 1 / number of instructions; bytes moved / bytes of all tensors
+# (index BYTES); square root of this column.
 NUM_SHARES, BYTES = 3, 1
 
 
@@ -169,7 +169,7 @@ def _follow_sums(
     dimensions inside of the summed ones."""
     read = points.read[:, 0]
     dimensions = list_dimensions(layouts, ops.rank[read])
-    _, sizes = lay_out(layouts, ops.sizes[read], ops.rank[read])  # minor to major
+    _, sizes = lay_out(layouts, ops.sizes[read], ops.rank[read])  # log2, minor to major
     listed = ops.dimensions[points.instruction]
     summed = (dimensions[:, :, None] == listed[:, None]).any(axis=2) & (opcodes == library.REDUCE)[
         :, None
@@ -224,14 +224,15 @@ class StateTable:
     # (states, 3) float64: bytes of the three `tensors`: of the first one in the state's layout
     # MADE, of the second in FIRST, of the third in SECOND
     tensor_bytes: np.ndarray
-    # (states,) float32: bytes of padding read and written, over the bytes of all tensors; those of
-    # results that a configuration may set count WRITTEN times
+    # (states,) float32: bytes of padding read and written, over the bytes of all tensors; padding
+    # of results whose layout a configuration may set counts WRITTEN times
     padding: np.ndarray
-    # (states,) float32: how often the tensor is computed or copied, over the bytes of all tensors
+    # (states,) float32: how often the tensor is computed or copied, divided by the bytes of all
+    # tensors; more than once in a loop on a TPU, always once on a CPU
     runs: np.ndarray
-    # (states,) bool: True for states of instructions, False for operands' states. Custom calls that
-    # request layouts are instructions on a CPU, where they cut fusions. On a TPU they are not: it
-    # drops them, and which ones there are depends on the other configurations.
+    # (states,) bool: True for states of instructions, False for states of uses. States of custom
+    # calls are True on a CPU, where the calls cut fusions. They are False on a TPU, which removes
+    # the calls; also, which calls exist depends on the other configurations.
     is_made: np.ndarray
     pads: bool  # True if the backend pads tensors to register tiles, as the TPU backend does
 
@@ -263,7 +264,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     measured = _measure(propagation, points, layouts, plain)
     total = measured.total
     loops = find_loops(graph, ops, points, layouts, joins)
-    # no loop is short without a library: the penalty was measured on CPUs only
+    # Without the library no loop counts as short: the penalty was measured on CPUs only.
     short = loops.short * backend.by_library
     is_settable = ~points.is_use & np.isin(ops.node[points.instruction], graph.configurable)
     is_split = joins == library.SPLIT
@@ -296,7 +297,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 def state_tables(backend: str) -> PerGraph[StateTable]:
     """Return a function from a whole graph (not pruned) to its StateTable. In training, tables of
     large graphs are kept in files (solution.system.shelf), because each takes minutes, and all
-    folds, seeds and cost models need the same ones."""
+    folds, seeds and cost models need the same tables."""
     return PerGraph(partial(_recall_states, backend=backend))
 
 
@@ -355,7 +356,7 @@ class Measured:
     before and after the copy), and the bytes of all tensors together."""
 
     plain: np.ndarray  # (states, 3) float64: bytes of result and both operands, without padding
-    padded: np.ndarray  # (states, 3) float64: the same with padding; equal if nothing is padded
+    padded: np.ndarray  # (states, 3) float64: bytes with padding; as `plain` on a CPU
     # bytes of all tensors of the program, in the layouts that the compiler chooses if none is
     # requested, times how often each tensor is computed
     total: float
@@ -375,7 +376,7 @@ def _measure(
     plain, all_bytes = size[tensors], size
     padded, runs = plain, np.ones(ops.number)
     if propagation.backend.device_layouts:
-        # Where an operand is missing, `tensors` repeats the result: take the result's layout.
+        # If an operand is missing, `tensors` repeats the result, so take the result's layout.
         is_result = (layouts[:, :COPY] < 0) & (tensors == points.made[:, None])
         known = np.where(is_result, layouts[:, [MADE]], layouts[:, :COPY])
         widths = np.append(element_bytes(graph), 1.0)[ops.node]

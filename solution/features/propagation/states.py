@@ -38,25 +38,25 @@ NO_STATE = -1
 
 
 class Stored(NamedTuple):
-    """The layouts of a program's pieces in all that is asked of them. Piece p has `op_starts[p + 1]
-    - op_starts[p]` instructions; its entry number e begins at `op_offsets[p]` + e times that number
-    in `buffers` and `op_marks`. Uses likewise."""
+    """The layouts of a program's pieces. A piece has several entries: the layouts for different
+    requests. Entry e of piece p, which has n = `op_starts[p + 1] - op_starts[p]` instructions, is
+    at `op_offsets[p] + e * n` in `buffers` and `op_marks`. Entries of uses are stored likewise."""
 
-    ops: np.ndarray  # instructions of all pieces, one piece after the other
+    ops: np.ndarray  # instructions of all pieces, piece after piece
     uses: np.ndarray
-    op_starts: np.ndarray  # (pieces + 1,) int64
+    op_starts: np.ndarray  # (pieces + 1,) int64, where each piece begins in `ops`
     use_starts: np.ndarray
-    op_offsets: np.ndarray  # (pieces,) int64
+    op_offsets: np.ndarray  # (pieces,) int64, where entry 0 of each piece begins in `buffers`
     use_offsets: np.ndarray
     buffers: np.ndarray  # int64, layouts of results
     op_marks: np.ndarray  # int8, kinds of copies of reshapes and transposes
-    reads: np.ndarray  # int64, layouts in which uses read
-    made: np.ndarray  # int64, layouts of what they read
+    reads: np.ndarray  # int64, layouts in which uses read their tensors
+    made: np.ndarray  # int64, layouts in which these tensors are written
     use_marks: np.ndarray  # int8, kinds of copies of uses
 
 
 class Loaded(NamedTuple):
-    """The layouts of all points in one configuration, and which entries of Stored these are."""
+    """The layouts of all points in one configuration; `entries`: each piece's entry in Stored."""
 
     buffers: np.ndarray
     uses: np.ndarray
@@ -77,8 +77,7 @@ class States(NamedTuple):
 
 
 def make_loaded(instructions: Instructions, pieces: int) -> Loaded:
-    """Return the layouts of a program in which nothing has a layout yet. Points of a rank below 2
-    never get one."""
+    """Return a Loaded without layouts. Instructions and uses of a rank below 2 never get one."""
     count, uses = instructions.number, len(instructions.read)
     return Loaded(
         np.full(count, UNSET), np.full(uses, UNSET), np.full(uses, UNSET),
@@ -106,12 +105,12 @@ def grow(states: States) -> States:
 @njit(cache=True, nogil=True)
 def number_states(program, stored, entries, loaded, states, numbers):
     """Write the number of each point's state (see Points) into `numbers` (configs, instructions +
-    uses) int32. Stop before the table may get too small, and return the number of configurations
-    done.
+    uses) int32. Stop if the table may be too small for the next configuration; return the number
+    of configurations done.
 
     Args:
         stored: the layouts of the program's pieces (Stored).
-        entries: (configs, pieces) int64, which of them each configuration has.
+        entries: (configs, pieces) int64, the entry in `stored` of each configuration's pieces.
         loaded: the layouts of the whole program in one configuration (Loaded), working memory.
         states: the table, to which new states are added.
     """
@@ -138,7 +137,7 @@ def number_states(program, stored, entries, loaded, states, numbers):
 
 @njit(cache=True, nogil=True)
 def _load(stored, piece, entry, loaded):
-    """Copy a piece's layouts, number `entry`, into those of the whole program."""
+    """Copy entry number `entry` of a piece's layouts into the layouts of the whole program."""
     uses = loaded.uses.size
     first, end = stored.op_starts[piece], stored.op_starts[piece + 1]
     start = stored.op_offsets[piece] + entry * (end - first)
@@ -180,7 +179,8 @@ def _find(states, point, made, first, second, copy):
 
 @njit(cache=True, nogil=True)
 def mark_copies(program, free, state, marks):
-    """Write into `marks` the kind of copy of each use, then of each reshape and transpose."""
+    """Write into `marks` (uses + instructions,) the kind of copy of each use, then of each reshape
+    and transpose, as on a CPU. `free`: (instructions,) True if a result needs no copy."""
     marks[:] = ALIKE
     for use in range(state.uses.size):
         base, source = program.read[use], state.source[use]
@@ -199,7 +199,7 @@ def mark_copies(program, free, state, marks):
 
 @njit(cache=True, nogil=True)
 def _is_copied_before(program, state, use):
-    """Tell if an earlier use of the same tensor is copied into the same layout."""
+    """Return True if an earlier use of the same tensor reads it in the same layout."""
     base = program.read[use]
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         other = program.reading[k]
@@ -300,8 +300,8 @@ def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
 def lay_out(
     layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return log2 of each dimension's stride in elements (states, 6), and of the sizes from minor
-    to major (states, 6), 0 past the rank."""
+    """Return log2 of each dimension's stride in elements (states, 6), and log2 of the sizes, minor
+    to major (states, 6); both are 0 past the rank."""
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0
     logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there

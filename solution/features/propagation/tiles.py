@@ -1,4 +1,4 @@
-"""Choose the layouts in which a TPU keeps and computes arrays, by their padded size.
+"""Choose the layouts in which a TPU stores and computes arrays, by their padded size.
 
 A TPU stores the two minor dimensions of an array in tiles: the minor one is padded to a multiple of
 128 elements (lanes), the next one to a multiple of 8 (sublanes), or to a power of two below 8. So a
@@ -8,14 +8,14 @@ little padding:
 * An array at the program's boundary (a parameter or a result) has the layout of least padded size.
   Its other dimensions are row-major, and ties go to row-major.
 * A dot of two matrices is written in the layout of least padded size, too.
-* A dot of arrays of higher rank is computed as a convolution. Each tensor has two minor
-  dimensions. In an operand, they are its largest free and its largest contracted dimension; in the
-  result, the largest free dimension of each operand. They stand in the order with less padding.
-  The other dimensions are row-major.
-* The same holds for a convolution: batch and features are minor in the input and in the result, and
-  both kinds of features in the kernel.
+* A dot of arrays of higher rank is computed as a convolution. The two minor dimensions of an
+  operand are its largest free and its largest contracted dimension; those of the result are the
+  largest free dimension of each operand. Of both orders, the one with less padding is chosen. The
+  other dimensions are row-major.
+* The two minor dimensions of a convolution's input and result are batch and features, those of its
+  kernel are the input and the output features, again in the order with less padding.
 
-Found with libtpu 0.0.42.1 for a TPU v3 by compiling small programs.
+These rules were found by compiling small programs with libtpu 0.0.42.1 for a TPU v3.
 """
 
 import math
@@ -56,7 +56,7 @@ def find_fewest_rows(width: np.ndarray) -> np.ndarray:
     """Return the minimum number of rows (tensors,) of a register tile, given the bytes of an
     element: 8 rows for 1 byte, 4 for 2 bytes, 2 for 4 bytes and more.
 
-    A TPU v3 keeps elements of less than a byte, such as s4, in a byte each.
+    A TPU v3 stores an element of less than a byte, such as s4, in a byte.
     """
     return np.asarray(np.clip(SUBLANES / np.minimum(width, 4), 2, SUBLANES))
 
@@ -71,8 +71,8 @@ def count_rows(size: int, fewest: int) -> int:
 
 
 def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> int:
-    """Return the number of elements of an array with its two minor dimensions padded to tiles.
-    `fewest`: minimum size of the padded second minor dimension; see find_fewest_rows."""
+    """Return the number of elements of an array whose dimensions `minor` and `second` are padded to
+    tiles. `fewest`: minimum size of the padded second minor dimension; see find_fewest_rows."""
     rows = count_rows(sizes[second], fewest)
     tiled = math.ceil(sizes[minor] / LANES) * LANES * math.ceil(sizes[second] / rows) * rows
     others = math.prod(size for k, size in enumerate(sizes) if k not in (minor, second))
@@ -119,18 +119,18 @@ def choose_reshape(
 ) -> tuple[Layout, Layout] | None:
     """Return the layouts of operand and result of a reshape that moves data.
 
-    Compare only pairs of layouts that would make the reshape a bitcast if there were no tiles. The
-    pair with the least padded size of both tensors wins; of equal pairs, the one with more rows in
-    its tiles, then the row-major one. The compiler made this choice for 201 of 202 random reshapes
-    (`python -m benchmarks.tpu_reshapes`).
+    Compare only pairs of layouts that would make the reshape a bitcast if there were no tiles.
+    Choose the pair with the least padded size of both tensors; of equal pairs, the pair with more
+    rows in its tiles, then the row-major pair. The compiler made this choice for 201 of 202 random
+    reshapes (`python -m benchmarks.tpu_reshapes`).
 
     Args:
         sizes: sizes of the operand's and of the result's dimensions.
         fewest: minimum size of the padded second minor dimension; see find_fewest_rows.
 
     Returns:
-        None if the shapes do not fit, if one is of rank 1, or if more than MOST_GROUPS groups of
-        dimensions could change places.
+        None if the shapes do not fit each other, if one has a rank below 2, or if more than
+        MOST_GROUPS groups of dimensions could change places.
     """
     groups = divide_dimensions(*sizes)
     if groups is None or min(map(len, sizes)) < 2 or len(groups) > MOST_GROUPS:
@@ -164,7 +164,7 @@ class DeviceLayouts:
         self._opcodes = graph.node_opcodes
 
     def choose(self) -> np.ndarray:
-        """Return each node's layout (nodes,) of least padded size, packed into an integer."""
+        """Return for each node the packed layout (nodes,) with the least padded size."""
         known: dict[tuple[tuple[int, ...], int], int] = {}
         found = np.empty(len(self._sizes), np.int64)
         for node, key in enumerate(zip(self._sizes, self._fewest, strict=True)):

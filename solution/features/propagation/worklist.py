@@ -2,15 +2,15 @@
 
 A constraint fixes the layout of an instruction's result (a buffer) or the layout in which an
 instruction reads one of its operands (a use). New and changed constraints wait in a worklist,
-urgent ones first. Each is propagated to its neighbours: from a use to the buffer that it reads and
-to the instruction's other operands; from a buffer to the operands of its instruction and to its
-readers. A mandatory constraint replaces an earlier one, an optional one does not. Buffers without a
-constraint become row-major at the end, which is propagated as well.
+urgent ones first. A constraint on a use is propagated to the buffer that the use reads, and to the
+reading instruction's result and other operands; a constraint on a buffer, to the operands of its
+instruction and to its readers. A mandatory constraint replaces an earlier one, an optional one does
+not. Buffers without a constraint become row-major at the end, which is propagated as well.
 
 Source: LayoutAssignment of openxla/xla (xla/service/layout_assignment.cc): SetBufferLayout,
 SetOperandLayout, PropagateOperandConstraint, PropagateBufferConstraint, PropagateConstraints,
-AssignLayoutsToUnconstrainedBuffers. All priorities in a round are equal, and these backends do not
-negotiate, so the second optional constraint on a tensor is always rejected.
+AssignLayoutsToUnconstrainedBuffers. All constraints of a round have equal priority, and these
+backends do not negotiate layouts, so a second optional constraint on a tensor is always rejected.
 """
 
 from typing import NamedTuple
@@ -72,8 +72,8 @@ class State(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def set_buffer(program, state, op, layout, mandatory, urgent):
-    """Constrain the layout of the result of `op` and list the constraint for propagation, unless
-    the rank is below 2, or the constraint is optional and contradicts an earlier one."""
+    """Constrain the layout of the result of `op` and add the constraint to the worklist, unless the
+    rank is below 2, or the constraint is optional and contradicts an earlier one."""
     if program.rank[op] < 2:
         return
     mark, known = mandatory | urgent, state.buffers[op]
@@ -89,9 +89,8 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
-    """Constrain the layout in which a use reads its operand and list the constraint for
-    propagation, unless the rank is below 2, or the constraint is optional and the use already has a
-    constraint."""
+    """Constrain the layout in which a use reads its operand and add the constraint to the worklist,
+    unless the rank is below 2, or the constraint is optional and the use already has one."""
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
@@ -109,7 +108,7 @@ def _add(state, item):
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Write the layout of every buffer and use into `state`, as a CPU's compiler assigns them.
+    """Write the layout of every result and use into `state`, as a CPU's compiler assigns them.
     `given` (instructions,) is the layout that each custom call requests, or UNSET."""
     reset(state)
     find_sources(program, given, state.source)
@@ -138,8 +137,8 @@ def fill_unconstrained(program, given, state):
 
 @njit(cache=True, nogil=True)
 def find_sources(program, given, source):
-    """Write into `source` (uses,) the instruction that each use reads: the custom call between
-    producer and reader that requests a layout, else the producer."""
+    """Write into `source` (uses,) the instruction that each use reads: a custom call between
+    producer and reader if it requests a layout, else the producer."""
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
@@ -171,7 +170,7 @@ def _request_row_major_operands(program, state, op):
 @njit(cache=True, nogil=True)
 def _request_row_major(program, given, state):
     """Constrain operands to row-major, and results to `program.fixed`. If a dot's operands are
-    swapped, constrain its result, as written and as the transpose reads it, to `program.turned`."""
+    swapped, constrain its result, and the transpose that reads it, to `program.turned`."""
     for op in program.order:
         kind = program.kind[op]
         if kind == GIVES or (kind == ASKS and given[op] == UNSET):
@@ -310,7 +309,7 @@ def _count_dimensions(program, op):
 
 @njit(cache=True, nogil=True)
 def only_ones_differ(program, one, other):
-    """Tell if the shapes of two instructions differ in dimensions of size 1 only."""
+    """Return True if the shapes of two instructions differ in dimensions of size 1 only."""
     k = 0
     for j in range(program.rank[one]):
         if program.sizes[one, j] == 1:

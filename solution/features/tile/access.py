@@ -1,6 +1,6 @@
 """Trace how the loops of a kernel move along each of its tensors.
 
-A tile is given for one tensor, the tiled one. Tracing from there back through the kernel's graph
+A tile is given for one tensor, the tiled tensor. Tracing back from it through the kernel's graph
 finds the loop that moves along each dimension of each parameter. This tells which part of each
 parameter a tile reads: bytes, cache lines, pages, and the length of contiguous runs. On any machine
 with caches these decide how fast a tile is.
@@ -35,7 +35,7 @@ from solution.features.tile.tiling import (
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops along one dimension of a tensor; if there are none, a tile reads it as a whole."""
+    """The loops along a dimension of a tensor; without loops, a tile reads the whole dimension."""
 
     loop: int | None = None
     window: int | None = None  # a loop along a dimension of a convolution's weights
@@ -158,8 +158,8 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a dot's operand. Its batch dimensions come first. Of the last two, one is
-    contracted; the other one has the size of a dimension of the result, and its axis."""
+    """Return the axes of a dot's operand. Its batch dimensions come first. Of its last two, one is
+    contracted; the other gets the axis of the result's dimension of equal size."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -199,7 +199,7 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
     """Return the axes of a convolution's image. A loop of the result moves along the batch, a loop
-    of the weights along the input features, and one of each along every spatial dimension."""
+    of the weights along the input features, and both kinds of loops along spatial dimensions."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -211,7 +211,7 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
     of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_INPUT]
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     if shapes[convolved.weights, of_weights] < shapes[image, feature]:
-        # A depthwise convolution does not sum over features: an output feature reads one feature.
+        # A depthwise convolution does not sum over features: an output feature reads one of them.
         found[feature] = axes[min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)]
     else:
         found[feature] = Axis(window=_loop_of(graph, convolved, of_weights))
@@ -231,7 +231,7 @@ def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
 
 
 def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, int, int]]:
-    """Yield triples of spatial dimensions that correspond, of output, image and weights."""
+    """Yield triples of corresponding spatial dimensions: of output, image and weights."""
     others = (
         numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH],
         numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE],
@@ -312,7 +312,7 @@ find_walks = PerGraph(_find_walks)
 
 
 def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
-    """Return the Walk of a tensor; without axes, all of the tensor is read."""
+    """Return the Walk of a tensor; if `axes` is None, every tile reads the whole tensor."""
     order = physical_order(graph, node)
     dimensions = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     sizes = np.maximum(dimensions[order], 1)

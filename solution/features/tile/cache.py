@@ -41,8 +41,8 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """A kernel's loop nest. Its levels are the loops of more than one iteration, from the innermost
-    outwards: first the loops inside a tile, then the loops over tiles."""
+    """A kernel's loop nest without loops of a single iteration. A level is a loop and all loops in
+    it. Levels go from the innermost outwards: first loops inside a tile, then loops over tiles."""
 
     configs: int
     # (levels, configs, NUM_LOOPS): number of iterations of each loop in one run of the level, in a
@@ -76,7 +76,7 @@ class Misses(NamedTuple):
     # if the least recently used block is evicted: a level's data stays in the cache as a whole, or
     # not at all
     least_recent: np.ndarray
-    # if other blocks are evicted: the part of a level's data that fits into the cache stays there
+    # if other blocks may be evicted: the part of a level's data that fits into the cache stays
     gradual: np.ndarray
 
 
@@ -144,8 +144,8 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
     """Return the number of blocks (configs,) that boxes (configs, rank) touch if they start at
-    multiples of `aligned` bytes (configs, rank). It is, multiplied over all dimensions, the size
-    or, for strides below a block, max(1, 1 + (size * stride - max(aligned, stride)) / block)."""
+    multiples of `aligned` bytes (configs, rank): the product over dimensions of the size or, if the
+    stride is below a block, max(1, 1 + (size * stride - max(aligned, stride)) / block)."""
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -171,22 +171,22 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # A level reuses its data if they fit into the cache. `level`: the first one whose data do not
-    # fit, or else the last one; it loads its data again at every run.
+    # A level reuses its data if the cache holds all of it. `level`: the first level whose data does
+    # not fit (the last level if all fit); each of its runs loads its data again.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
     # a level that keeps the share `kept` of its data loads only the rest again at each run
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
     gradual = least[0] - (kept * (least[:-1] - least[1:])).sum(axis=0)
-    # the difference of sizes near 2^63 may be rounded to 0: then take the minimum instead
+    # a difference of sizes near 2^63 may be rounded to 0: then take the smallest count instead
     gradual = np.where(gradual > 0, gradual, least[-1])
     return Misses(brought[level, np.arange(configs)], gradual)
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return the number of blocks (configs,) of the cache that a box occupies: its own `blocks`, or
-    more if the strides leave some of the cache's sets unused."""
+    """Return the number of blocks (configs,) of the cache that a box occupies: the number `blocks`
+    in the box, or more if the strides leave some of the cache's sets unused."""
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]

@@ -1,8 +1,8 @@
 """Inline the fusions of a kernel, so that one computation remains.
 
-In the files a fusion is a node beside the computation that it fuses. It has edges to its operands
-and to the root of that computation. The computation's parameters are separate nodes, and no edge
-tells which operand each parameter is. A tensor that a kernel reads therefore appears once for every
+In the files a fusion is one node, and the computation that it fuses consists of other nodes. The
+fusion has edges to its operands and to the computation's root. No edge tells which operand each
+parameter of the computation is. A tensor that a kernel reads therefore appears once for every
 fusion around it, and a path from a loop to the tensor that it reads ends at a parameter.
 """
 

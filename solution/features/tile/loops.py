@@ -1,10 +1,10 @@
 """Describe how the loops of a tile run: trip counts, starts, vector tails, passes.
 
 A kernel is a loop nest (solution.features.tile.tiling). A compiler vectorises it if the innermost
-loop runs along contiguous memory. A short inner loop starts often; a length that is no multiple of
-the vector leaves a tail; every operation of a fused kernel passes over the tile.
+loop runs along contiguous memory. A short inner loop is started often; a length that is no multiple
+of the vector's leaves a tail; every operation of a fused kernel passes over the tile once.
 
-For nets, dimension_tokens describes each loop that a tile may divide by a token.
+For nets, dimension_tokens encodes each loop that a tile may divide as a vector, called a token.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, 
 VECTORS = (8, 16)  # float32 numbers in vectors of 256 and 512 bits
 OUTER = 3  # number of loops around the innermost one that the table describes
 SPATIAL = 3  # spatial dimensions of a convolution's kernel
-# opcodes that cost no pass over the tile's elements
+# opcodes that need no pass over the tile's elements
 FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
 
 FEATURES = (

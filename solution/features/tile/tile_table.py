@@ -1,4 +1,4 @@
-"""Return a row for each configuration of a tile graph: the tile, the kernel, and how they fit.
+"""Build the feature table of a tile graph, a row per configuration: tile, kernel, how they fit.
 
 LightGBM reads the table as it is, the tile net after scaling. Tile sizes alone mean little. They
 are compared with the tiled tensor: number of tiles, work wasted at the borders, work per byte
@@ -207,8 +207,7 @@ def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
     columns): footprint = rows * columns + rows * step + columns * step. `minor`: (configs,) log1p
     of the tile's size along the contiguous dimension."""
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # sizes multiplied over all loops that sum: those of a dot or reduce, and along a convolution's
-    # weights
+    # sizes multiplied over all loops that sum: of a dot or reduce, and along convolution weights
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

@@ -1,6 +1,6 @@
 """Find the tensor that a tile divides (the tiled tensor), and the tile's size in elements.
 
-The files say neither. On a CPU a tile counts elements of the kernel's output. On a TPU its two
+The files contain neither. On a CPU a tile counts elements of the kernel's output. On a TPU its two
 minor bounds count register tiles (8, 16 or 32 sublanes by 128 lanes, by the element's width), and
 if a kernel ends in a reduction, the tile divides the tensor before the reduction. Both are inferred
 from the bounds of all candidates, because no bound exceeds the tiled tensor.
@@ -17,8 +17,8 @@ from solution.domain.neighbours import find_depths
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
 from solution.features import operations
 
-# Loops are numbered in this order: loops along the dimensions of the tiled tensor, major to minor;
-# one loop of a sum (REDUCTION); from WINDOW on, loops along the dimensions of convolution weights.
+# Order of loop numbers: from 0, the loops along the dimensions of the tiled tensor, major to minor;
+# REDUCTION, the loop of a sum; from WINDOW on, the loops along dimensions of convolution weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1
@@ -52,7 +52,7 @@ def _find_tiling(graph: Graph) -> Tiling:
         extents[REDUCTION] = _reduction_length(graph)
     else:
         extents[WINDOW:] = physical_sizes(graph, convolved.weights)
-        # not counted twice: the loop along the output features is a loop along the output as well
+        # Do not count it twice: the loop along the output features is a loop along the output, too.
         extents[WINDOW + convolved.output_position] = 1
     window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
     if in_registers:
@@ -107,9 +107,9 @@ def physical_order(graph: Graph, node: int) -> np.ndarray:
 def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
     """Return the tiled node, and True if the bounds count register tiles. `largest`: (6,) the
     largest bounds of all candidates. A node fits if its numbers of register tiles equal the bounds
-    or, if there is no such node, if they are not below the bounds. Of several nodes that fit, the
-    output wins, then the larger node, then the one further from inputs. If no node fits, the bounds
-    count the output's elements, as on a CPU."""
+    or, if no node has equal numbers, if they are not below the bounds. Of several nodes that fit,
+    choose the output, then the larger node, then the node further from the inputs. If no node fits,
+    the bounds count the output's elements, as on a CPU."""
     output, ranks = output_node(graph), operations.tensor_ranks(graph)
     used = int(np.count_nonzero(largest))
     fits = np.flatnonzero((ranks == used) & (used > 0))

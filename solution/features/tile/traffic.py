@@ -54,8 +54,8 @@ SIZES = {  # bytes, compared with the working set; a TPU core fills the scratchp
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-# number of tensors read that the table describes one by one: the largest ones; of equally large
-# tensors, the ones with the longest strides
+# Number of input tensors with columns of their own: the largest tensors; of equally large tensors,
+# those with the longest strides.
 READ = 2
 
 _OF_ALL = (
@@ -116,9 +116,9 @@ class Touch:
     lines: np.ndarray
     pages: np.ndarray
     run: np.ndarray  # number of contiguous elements of the part
-    # number of tiles that load their part, because it differs from the part of the tile before
+    # number of tiles that load their part, because it differs from the previous tile's part
     trips: np.ndarray
-    least: float  # number of cache lines of the whole tensor
+    least: float  # number of cache lines of the whole tensor, which is the least possible traffic
 
 
 def describe_traffic(graph: Graph, nest: Nest) -> Columns:
@@ -161,7 +161,7 @@ def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
 
 def _count_trips(walk: Walk, tiling: Tiling) -> np.ndarray:
     """Return the number of tiles (configs,) that load their part of a tensor, because it differs
-    from the part that the tile before has loaded."""
+    from the previous tile's part."""
     follows, counts = walk.follows(), tiling.counts
     trips, runs = np.ones(len(counts)), np.ones(len(counts))
     for loop in (*range(MAX_RANK), *range(WINDOW, NUM_LOOPS), REDUCTION):

@@ -37,8 +37,8 @@ FOR_OPERANDS, FOR_CONSUMERS = FACTORS
 
 @dataclass(frozen=True)
 class Colours:
-    """The distinct values (colours) of all nodes after some rounds. A node has the same colour in
-    two configurations if it has the same value. Colours of a node have consecutive numbers."""
+    """The colours of all nodes after some rounds. A node has the same colour in two configurations
+    if the net gives it the same value in both. The colours of a node have consecutive numbers."""
 
     # (nodes, configs) int32: the node's colour in each configuration
     numbers: np.ndarray
@@ -62,8 +62,8 @@ class Colours:
         )
 
     def at(self, others: "Colours") -> np.ndarray:
-        """Return for each colour of `others` the colour (colours of `others`,) int32 that the same
-        node has in the same configuration here."""
+        """Return for each colour of `others` the colour (colours of `others`,) int32 that its node
+        has in `self` in the same configuration."""
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
@@ -91,8 +91,8 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 def number_colours(labels: np.ndarray) -> Colours:
     """Turn hashes `labels` (nodes, configs) uint64 into Colours: equal hashes of a node become one
-    colour. The uppermost ceil(log2(configs)) bits of a hash are dropped, to make room for the
-    configuration's index."""
+    colour. The top ceil(log2(configs)) bits of a hash are dropped, to make room for the index of
+    the configuration."""
     num_nodes, num_configs = labels.shape
     # Pack a label and the configuration's index into one number, and sort these numbers: that is 20
     # times as fast as argsort of the labels.
@@ -166,7 +166,7 @@ def add_messages(
     one from the node itself, the mean over its operands, and the mean over its consumers. Sender s
     has the columns 3 s (message to itself), 3 s + 1 (to consumers), 3 s + 2 (to operands).
 
-    `number` maps rows (n,) and nodes (n,) to the senders (n,) of those nodes in those rows.
+    `number`: a function that returns, given rows (n,) and nodes (n,), the node's sender (n,) there.
     """
     every = np.arange(len(nodes))
     found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
@@ -221,8 +221,8 @@ class Marks(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Arrays of one round: the messages that each colour after the round sums, and the colour that
-    it replaces."""
+    """Arrays of one round: for each colour after the round, the messages that it sums, and the
+    colour that its node had before the round."""
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
     aggregation: SparseRows
@@ -238,7 +238,7 @@ class ColourPlan:
     graphs."""
 
     nodes: np.ndarray  # (colours before the first round,) int64: the node of each of these colours
-    # (configured,) int64: those colours before the first round whose nodes are configurable
+    # (configured,) int64: the colours before the first round whose nodes are configurable
     configured: np.ndarray
     pairs: np.ndarray  # (configured,) int64: the (node, layout) pair of each colour in `configured`
     rounds: list[Round]
@@ -311,10 +311,10 @@ def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Return the matrix of weighted sums over the nodes of each graph, for each configuration.
 
     Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours). A node is steady if it has its most
-    frequent colour in at least half of the configurations. The rows are the sums over steady nodes
-    with these colours; then, for each configuration, corrections for steady nodes with another
-    colour; then, for each configuration, the sums over other nodes. The sums of a configuration are
-    the total of these three kinds of rows.
+    frequent colour in at least half of the configurations. The first rows are sums over steady
+    nodes as if they always had their most frequent colour. The next rows correct these sums, for
+    each configuration, at steady nodes with another colour. The last rows are sums over all other
+    nodes for each configuration. The total of the three is the sum of a configuration.
     """
     node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()

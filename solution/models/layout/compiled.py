@@ -48,16 +48,16 @@ MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
 # _density computes exp(-y), y at most MOST_EXPONENT, as exp(-y / PARTS) to the power of PARTS
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
 # "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops of
-# constant length would be unrolled instead, so the length of a row is a variable. A loop that sums
-# writes no other array than it reads, see _hand_back.
+# constant length would be unrolled instead, so the length of a row is a variable. Loops that sum
+# into a number write no arrays: see the comment in _hand_back.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the same plan as colour_refinement.plan_colours, with colours (distinct values of
-    nodes) in another order."""
+    """Return the plan of colour_refinement.plan_colours, with colours (distinct values of nodes) in
+    another order."""
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     edges = (operands.starts, operands.nodes, consumers.starts, consumers.nodes)
@@ -215,7 +215,7 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
         bits += 1
     last_slot = (1 << bits) - 1
     keys, found = np.empty(1 << bits, np.uint64), np.empty(1 << bits, np.int32)
-    begun = np.full(1 << bits, -1, np.int64)  # the node that last wrote a slot of the hash table
+    begun = np.full(1 << bits, -1, np.int64)  # (slots,) node that last wrote each slot of the table
     labels = np.empty(num_configs, np.uint64)
     count = 0
     for node in range(num_nodes):
@@ -424,8 +424,8 @@ def _hand_back(
             to_weight[j] += to_update * known[j]
             to_bias[j] += to_update
             change[j] = to_update * weight[j]
-        # A loop that also writes would be vectorised only if its arrays lie far enough apart in
-        # memory, which differs from run to run, and with it the order of these sums.
+        # This loop must not write an array: then it would be vectorised only if its arrays lie far
+        # enough apart in memory, so the order of the sums would differ from run to run.
         mean = along = FLOAT(0)
         for j in range(half):
             mean += change[j]

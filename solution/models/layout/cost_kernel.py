@@ -13,10 +13,10 @@ columns have this covariance, so the mean of the process is a ridge regression o
 cosines over each configuration's states. The regression has one solution, found in seconds.
 
 Programs differ, so each training program has random effects: the cost of a state is a value shared
-by all programs plus a deviation of the program. So a program in which few tensors decide everything
-tells little about other programs, however many configurations it has. Predictions use the shared
-value only. The random effects correlate a program's configurations, which are therefore weighted by
-the inverse of their covariance (a mixed model, solved by generalised least squares).
+by all programs plus a deviation of the program. So a program in which a few tensors decide the
+runtime says little about other programs, however many configurations it has. Predictions use the
+shared value only. The random effects correlate a program's configurations, which are therefore
+weighted by the inverse of their covariance (a mixed model, solved by generalised least squares).
 
 The target is the logarithm of the runtime, standardised in each program; for each training program,
 one slope converts prior costs to that scale. For a state unlike all training states, f and g are
@@ -135,7 +135,7 @@ class CostKernelRanker(CostRanker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
+        everything = [*graphs, *validation]  # without early stopping, learn from both
         self.backend = known_costs.choose_backend(self.settings.backend, everything)
         limit, steps = self.settings.max_configs, 2 * len(everything)
         known_costs.share_tables(everything, limit, self.backend)
@@ -221,9 +221,9 @@ class CostKernelRanker(CostRanker):
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
         """Return covariance^-1 @ learned / configs: a program's rows `learned` (configs, weights),
-        weighted by the inverse covariance of its labels. The covariance is that of noise and of the
-        program's random effects, I + own * varying @ varying^T. `varying` has all columns of
-        `learned` but the last, which is for copies of arguments."""
+        weighted by the inverse covariance of its labels. The covariance is I (noise) + own *
+        varying @ varying^T (random effects of the program). `varying` has all columns of `learned`
+        but the last, which is for copies of arguments."""
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
         return np.linalg.solve(covariance, learned) / len(learned)

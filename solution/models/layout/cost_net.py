@@ -12,13 +12,13 @@ processed. Learned factors are bounded so that out-of-distribution programs fall
 the costs of copies and slow loops change by a factor of MOST_TIMES at most, the savings of fused
 instructions do not change, and an instruction's bytes cost little compared with copied bytes.
 
-Copies of arguments (a program's parameters) are free if the arguments come in the layouts that the
-program asks for. Whether they do does not depend on the program, so one learned factor, equal for
-all programs, multiplies the costs of all copies of arguments.
+Copies of arguments (a program's parameters) are free if the caller passes the arguments in the
+layouts that the program asks for. This depends on how the programs were measured, not on the
+program. So the costs of all copies of arguments have one learned factor, equal for all programs.
 
-A score is a sum over states, so it can be explained (list_costs). Scores are divided by the spread
-of copied bytes over the graph's reference list (the configurations that are scored together), so
-that programs with many and with few copies have equal influence.
+A score is a sum over states, so each state's share of it can be shown (list_costs). Scores are
+divided by the standard deviation of copied bytes over the graph's reference list (the
+configurations that are scored together), so that programs have equal influence.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ MOST = 0.3
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
 # learning rate of the factor on copies of arguments, relative to all other parameters
 ARGUMENT_RATE = 40.0
-# Learn from at most 1000 configurations of a graph: more would have too many states in large ones.
+# At most 1000 configurations of a graph: more configurations of a large graph have too many states.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
@@ -263,8 +263,8 @@ class CostNet(nn.Module):
         """Return costs and copied bytes (states, 2) of the states with the given indices (states,).
         On a TPU, copied bytes include the prior cost of padding: layouts may differ in that alone.
 
-        cost = times_0 (1 + STRIDED strides) copied bytes + sum over i > 0 of times_i slow_i
-             - ONCE spared bytes + sum over i of a_i shares_i
+        cost = times_0 (1 + STRIDED strides) copied bytes + is_made * (sum over i > 0 of times_i
+               slow_i - ONCE spared bytes + sum over i of a_i shares_i)
         times = MOST_TIMES ^ tanh(net);  a = MOST tanh(net);  slow: prior costs except of copies
         """
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)

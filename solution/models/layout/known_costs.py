@@ -7,8 +7,8 @@ with a large stride. The state of an instruction costs more if its loops are sho
 compute it; it costs less if the library fuses it with a reduction
 (solution.features.propagation.library). On a TPU, which pads tensors to register tiles, copied
 bytes include the padding, each copy takes some time to start, an instruction costs more if it reads
-or writes padding, and copies of arguments (parameters of the program) count as all others. The unit
-of cost is a share of the bytes of all tensors.
+or writes padding, and copies of arguments (parameters of the program) cost as much as other copies.
+The unit of cost is the time to copy as many bytes as all tensors have.
 """
 
 import os
@@ -38,16 +38,16 @@ SLOW = 0.4  # cost of a multiplication that the library does not compute, relati
 # cost of a byte of padding in StateTable.padding, relative to a copied byte; chosen on 18 programs
 # of all program families
 PADDED = 0.1
-# Cost of starting a copy: the number of bytes that a TPU copies in that time, some 600 cycles on a
-# v3. Chosen on 48 programs with random layouts.
+# Cost of starting a copy: the bytes that a TPU copies in the time of a start, about 600 cycles on a
+# TPU v3. Chosen on 48 programs with random layouts.
 STARTED = 7e4
-# scores are divided by the deviation of copied bytes, or by this share of all bytes if it is larger
+# lower bound, as a share of all bytes, on the deviation of copied bytes that scores are divided by
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
-DRAW = 0  # seed of the draw of configurations that decide between the backends
+DRAW = 0  # seed to draw the configurations that decide between the backends
 AUTO = "auto"
-# At most this many graphs decide between the backends, by this many configurations of each: many
-# if there are fewer graphs.
+# At most MOST_GRAPHS graphs decide between the backends: by FEW_CONFIGS configurations of each, or
+# by MANY_CONFIGS if there are fewer graphs.
 MOST_GRAPHS, FEW_CONFIGS, MANY_CONFIGS = 24, 16, 128
 
 
@@ -55,7 +55,7 @@ MOST_GRAPHS, FEW_CONFIGS, MANY_CONFIGS = 24, 16, 128
 class CostSettings(RankerSettings):
     """The settings that all cost models share."""
 
-    # a name in features.propagation.backend.BACKENDS; AUTO: see choose_backend
+    # a name in features.propagation.backend.BACKENDS, or AUTO: see choose_backend
     backend: str = AUTO
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class KnownCosts:
 
     @property
     def extra(self) -> np.ndarray:
-        """Cost (states,) of slow instructions, and of copies except those of arguments."""
+        """Cost (states,) of slow instructions, and of all copies but copies of arguments."""
         return self.copying + self.slowed
 
     @property
@@ -129,10 +129,9 @@ def list_known_costs(graph: Graph, backend: str) -> np.ndarray:
 
 
 def choose_predicted(graph: Graph, limit: int | None) -> TrainingRows:
-    """Return at most `limit` configurations to learn from, copies counted (None: all). If `limit`
-    is MAX_CONFIGS, they are those of which a held-out graph's scores are predicted, for all seeds
-    of a ranker and for both cost models, so that all share one state table, which takes long to
-    compute."""
+    """Return at most `limit` configurations to learn from, counting duplicates (None: all). If
+    `limit` is MAX_CONFIGS, choose the configurations that are predicted out of fold. Then all
+    folds, seeds and cost models need the same state table of a graph, which is slow to compute."""
     limit = graph.num_configs if limit is None else limit
     if graph.num_configs > limit:
         graph = graph.select(choose_configs(graph.key, graph.num_configs, limit))
@@ -140,10 +139,10 @@ def choose_predicted(graph: Graph, limit: int | None) -> TrainingRows:
 
 
 def share_tables(graphs: Sequence[Graph], limit: int | None, backend: str) -> None:
-    """Compute the state tables of large graphs that are not kept yet, each of its configurations
-    that `choose_predicted` returns. Each process has an order of its own, so that processes that
-    need the same tables compute different ones, and read the others from files. Where no tables are
-    kept, nothing is done."""
+    """Compute the missing state tables of large graphs, for the configurations that
+    `choose_predicted` returns, and keep them in files. Each process computes them in its own random
+    order, so that processes that need the same tables divide the work. If tables are not kept in
+    files, do nothing."""
     if not is_keeping():
         return
     sizes = [
@@ -155,10 +154,9 @@ def share_tables(graphs: Sequence[Graph], limit: int | None, backend: str) -> No
 
 
 def choose_backend(setting: str, graphs: Sequence[Graph]) -> str:
-    """Return the backend `setting`; for AUTO the one whose prior costs order the runtimes of
-    `graphs` better, by Kendall's tau in the mean over at most MOST_GRAPHS graphs that lie evenly in
-    their sequence (the first of BACKENDS if both order them alike). Files of graphs do not say
-    where their programs ran."""
+    """Return the name of the backend: `setting` or, for AUTO, the backend whose prior costs order
+    the runtimes better (mean Kendall's tau over at most MOST_GRAPHS evenly spaced `graphs`; the
+    first of BACKENDS if both are equal). Files of graphs do not say where their programs ran."""
     if setting != AUTO:
         return setting
     chosen = np.linspace(0, len(graphs) - 1, min(len(graphs), MOST_GRAPHS)).astype(int)
@@ -171,7 +169,7 @@ def _try_backends(graph: Graph, configs: int) -> tuple[float, ...]:
     """Return Kendall's tau of the prior costs and runtimes of `configs` distinct configurations,
     for each of BACKENDS."""
     check_no_options(graph)
-    if graph.listed is not None:  # its few configurations may not be among those that are drawn
+    if graph.listed is not None:  # the configurations drawn below may not be in the reference list
         graph = replace(graph, listed=None)
     few = choose_rows(graph, configs, seed=DRAW).graph
     assert few.runtimes is not None
@@ -183,7 +181,7 @@ _FEW, _MANY = (PerGraph(partial(_try_backends, configs=n)) for n in (FEW_CONFIGS
 
 def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
     """Return a mask (states,) bool: True if the state's tensor is a parameter of the program, whose
-    copies may be free. All False on a TPU, where parameters have layouts of their own, so that
+    copies may be free. All False on a TPU, where the compiler fixes the layouts of parameters, so
     their copies cost as much as others."""
     is_parameter = list_opcodes(graph)[table.node] == PARAMETER
     return np.zeros_like(is_parameter) if table.pads else is_parameter

@@ -3,10 +3,10 @@
 A *pair* is a configurable node together with one of the layouts that configurations give it.
 A *colour* of a node is one of the distinct values that it takes over configurations
 (solution.models.layout.colour_refinement); a *round* is one round of message passing. The net's
-arithmetic exists three times. The times below are processor times on one core, for programs of
-10,449 and of 200 nodes.
+arithmetic is implemented three times. The times below are processor times on one core, for programs
+of 10,449 and of 200 nodes.
 
-* torch, solution.models.layout.layout_gnn: trains on any device, and is the only one on a GPU.
+* torch, solution.models.layout.layout_gnn: trains on any device, and is the only code for a GPU.
 * compiled, solution.models.layout.compiled: colours and rounds on a CPU, called from torch. Without
   it a training step takes 1.5 and 1.3 times as long, a prediction 1.7 and 2.0 times.
 * here, numpy: imports neither torch nor numba. The first `rank` of a process takes 0.6 s; the
@@ -51,7 +51,7 @@ from solution.models.nets.forward import (
     standardise,
 )
 
-# two features besides FEATURES: share of configurations with the layout, and its logarithm
+# besides tensors.FEATURES: the share of configurations with the layout, and its logarithm
 NUM_PAIR_FEATURES = len(tensors.FEATURES) + 2
 
 
@@ -74,7 +74,7 @@ class LayoutArrays:
 
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
     """Return the layout net's inputs: nodes and edges pruned by `pruning` (a name in PRUNINGS) and
-    `hops`; features of layouts are those of the whole graph."""
+    `hops`; features of layouts are computed from the whole graph."""
     pairs = graph.layouts
     pruned = PRUNINGS[pruning](graph, hops)
     consumer, producer = pruned.edges.T
@@ -102,8 +102,8 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
     """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs. The last two are
-    a frequency and its logarithm: the `share` (pairs,) of the reference list's configurations that
-    use the pair, raised to the share of one configuration if it is smaller."""
+    a frequency and its logarithm: `share` (pairs,), the share of the reference list's
+    configurations that use the pair, but at least the share of one configuration."""
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
     least = np.maximum(share, 1 / count)
     described = tensors.describe_layouts(graph, pairs)
@@ -223,7 +223,7 @@ class LayoutForward:
         nodes, _ = embedded
         rows = np.arange(len(structure.codebook.codes))[:, None]
         sums, begin = [], 0
-        # For the first chunk, assume that a node has another value in each configuration.
+        # For the first chunk, assume that a node has a different value in each configuration.
         step = max(1, CHUNK_COLOURS // len(nodes))
         while begin < len(rows):
             part = rows[begin : begin + step]

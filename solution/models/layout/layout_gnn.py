@@ -4,12 +4,12 @@
     (node, layout) pairs ── MLP ┴─▶ colours 0 ─▶ rounds of convolution ─▶ colours k
                                  score ◀─ MLP ◀─ standardised over configurations ◀─ sums
 
-A *colour* stands for all configurations in which a node has the same value, because the layouts
-around it are the same; candidate configurations agree in most layouts, so colours are few
-(solution.models.layout.colour_refinement). A score also depends on the other candidates of the
-graph: on how frequent its layouts are (solution.features.layout.frequency), and on the mean and
-spread of the candidates' sums. A training step sees a sample of the candidates, a prediction all of
-them, in any order.
+A *colour* is a distinct value of a node: it stands for all configurations in which the layouts
+around the node, and so its value, are the same. Candidate configurations agree in most layouts, so
+there are few colours (solution.models.layout.colour_refinement). A score also depends on the
+graph's other candidates: on how frequent layouts are (solution.features.layout.frequency), and on
+the mean and standard deviation of the candidates' sums. A training step compares a sample of the
+candidates, a prediction all of them; their order has no effect.
 """
 
 import dataclasses
@@ -75,7 +75,7 @@ class LayoutGnnSettings(RankerSettings):
     rounds: tuple[int, ...] = (48, 48)  # the width after each round of convolution; must be even
     pruning: str = "neighbourhood"  # which nodes are kept: a name in features.preparation.PRUNINGS
     hops: int = 1  # the pruning keeps nodes at most this many edges from a configurable node
-    # dropout of the sums over nodes, against recognising single configurations by their sums
+    # dropout of the sums over nodes, so that the net cannot memorise configurations by their sums
     dropout: float = 0.3
     training: TrainingSettings = TRAINING
 

@@ -1,13 +1,13 @@
 """Incremental inference with the layout net: compute only the nodes that a configuration changes.
 
-The *reference list* is a fixed set of configurations of the graph: the mean and spread of its sums
-over nodes, and the frequency of layouts in it, enter every score. *Known* configurations are a few
-recent ones of which all node values are kept. After k rounds of message passing, a node's value
-depends on the layouts at most k edges away. So a configuration close to a known one (a *neighbour*)
-has other values than the known one at few nodes. Only these nodes are computed: the neighbour's
-sums over nodes are the known sums plus the changes. Searches ask for thousands of such neighbours.
-All other configurations are computed in full, but features of the nodes and of the reference list
-are reused. Scores equal those of solution.models.layout.layout_forward up to rounding.
+The *reference list* is a fixed set of configurations of the graph: the mean and standard deviation
+of its sums over nodes, and the frequency of layouts in it, enter every score. *Known*
+configurations are the latest few whose node values were all computed and kept. After k rounds of
+message passing, a node's value depends on the layouts at most k edges away. So a configuration
+close to a known one (a *neighbour*) has different values at few nodes. Only these nodes are
+computed: the neighbour's sums over nodes are the known sums plus the changes. A search scores
+thousands of such neighbours. All other configurations are computed in full, but features of the
+nodes and of the reference list are reused. Scores equal those of layout_forward up to rounding.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class Known:
     extra: np.ndarray
     # for each round of message passing (3 x nodes, half): the messages that nodes send
     messages: list[np.ndarray]
-    # for each round (nodes, outputs): the values of nodes that the round adds its result to
+    # for each round (nodes, outputs): the node values that the round's result is added to
     kept: list[np.ndarray]
     values: np.ndarray  # (nodes, outputs): node values after the last round
     sums: np.ndarray  # (NUM_SHARES * outputs,) float64: weighted sums of `values` over the nodes
@@ -64,8 +64,8 @@ class Touched:
     values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return for each of `nodes` (n,) the row (n,) of its value in a table: the known values of
-        all `size` nodes, followed by self.values. The row of a touched node is in self.values.
+        """Return for each of `nodes` (n,) the row (n,) of its value in the table that has the known
+        values of all `size` nodes, then self.values: for a touched node, a row in self.values.
         `numbers`: (n,) configuration * size + node."""
         if not len(self.numbers):
             return nodes
@@ -118,8 +118,8 @@ class ListedNet:
         return self._net.read_out(put_on_scale(sums, *self._scale))
 
     def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
-        """Return for each configuration the index (k,) of the known one that differs from it in the
-        fewest layouts; -1 if each differs at more than `_limit` nodes."""
+        """Return for each configuration the index (k,) of the known configuration that differs at
+        the fewest nodes; -1 if all known configurations differ at more than `_limit` nodes."""
         nearest = np.full(len(layouts), -1)
         fewest = np.full(len(layouts), self._limit + 1)
         for number, known in enumerate(self._known):
@@ -129,8 +129,8 @@ class ListedNet:
         return nearest
 
     def _get_to_know(self, far: np.ndarray) -> bool:
-        """Compute and keep the node values of far[0], the first of the configurations `far` (k,
-        configurable, 18), if it is the only one or close to another one. Return True if so."""
+        """Make far[0] a known configuration, if it is the only one or close to another of the
+        configurations `far` (k, configurable, 18). Return True if so."""
         changed = (far != far[0]).any(axis=2).sum(axis=1)
         is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
         if is_worth_it:
@@ -208,8 +208,8 @@ class ListedNet:
     def _describe_conflicts(
         self, layouts: np.ndarray, changed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tensors that nodes with a changed layout constrain, as numbers (n,)
-        configuration * nodes + node; and features (n, len(CONFLICTS)) float32 of the constraints on
+        """Return the tensors that are constrained by nodes with a changed layout, as numbers (n,)
+        configuration * nodes + node; and features (n, len(CONFLICTS)) float32 of all constraints on
         these tensors. Arguments: as in _configure."""
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
@@ -228,13 +228,13 @@ class ListedNet:
     def _convolve(
         self, known: Known, touched: Touched, conflicts: tuple[np.ndarray, np.ndarray], number: int
     ) -> Touched:
-        """Return the nodes whose values after round `number` may differ from those of the
-        configuration `known`, with their values. `touched`: such nodes before the round;
+        """Return the nodes whose values after round `number` may differ from the values in the
+        configuration `known`, with their new values. `touched`: such nodes before the round;
         `conflicts`: the result of _describe_conflicts."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
-        # Nodes to compute anew (`numbers`): the touched nodes, their operands and consumers, and
-        # the nodes whose constraints changed.
+        # Recompute the touched nodes, their operands and consumers, and the nodes whose tensor's
+        # constraints changed; `numbers` lists them.
         config, node = np.divmod(touched.numbers, size)
         reached = [touched.numbers, conflicts[0]]
         for neighbours in both:

@@ -2,8 +2,8 @@
 
 The state is one safetensors file, written atomically and loaded without pickle: weights, optimizer,
 state that the net keeps besides its weights ("memory"), the best weights so far, random number
-generators, the identity of the fit, and a checksum of all this. Without the checksum, a damaged
-byte would change the model and nobody would notice.
+generators, the identity of the fit (a text of settings, seed and graphs), and a checksum of all of
+it. Without the checksum, a damaged byte would change the model unnoticed.
 """
 
 import copy
@@ -198,7 +198,7 @@ class FitState:
         save_checkpoint(folder, tensors, record)
 
     def go_on_from(self, folder: Path) -> None:
-        """Restore what `save` wrote into `folder` for the same fit, if anything."""
+        """Restore the state that `save` wrote into `folder`, if the same fit wrote it."""
         found = load_checkpoint(folder, self._fit)
         if found is None:
             return

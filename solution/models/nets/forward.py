@@ -1,9 +1,9 @@
-"""Define the layers that nets without torch are written in, and compute these layers in numpy.
+"""Define the operations of nets that predict without torch, and compute them in numpy.
 
-A net such as solution.models.layout.layout_forward is written once, as functions of `Layers`.
-NumpyLayers computes the net in float32, as torch does. solution.serving.onnx_export has
-GraphLayers, which writes the net as an ONNX graph instead. Sparse matrices are plain CSR arrays,
-which callers multiply with numpy or with torch tensors.
+A net such as solution.models.layout.layout_forward is written once, as functions that call the
+methods of `Layers`. NumpyLayers computes the net in float32, as torch does; GraphLayers of
+solution.serving.onnx_export writes the net as an ONNX graph instead. Sparse matrices are plain CSR
+arrays, which callers multiply with numpy arrays or with torch tensors.
 """
 
 import math

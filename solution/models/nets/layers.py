@@ -26,7 +26,7 @@ class NodeMlp(nn.ModuleList):
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
-        # this list's parameters are named as in an Mlp (0.weight), as numpy nets and ONNX need
+        # name the parameters as in an Mlp (0.weight), because numpy nets and ONNX read them so
         super().__init__(Mlp(inputs, hidden, outputs))
 
     def forward(self, table: Tensor, entry: Tensor, features: Tensor) -> Tensor:

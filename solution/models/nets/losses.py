@@ -27,7 +27,7 @@ def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
     probability proportional to exp(-score). Source: Xia et al., "Listwise approach to learning to
     rank", ICML 2008."""
     order = torch.argsort(runtimes, dim=0, stable=True)
-    # The strength of a configuration is minus its score. Sorted by runtime, the fastest first.
+    # strength of a configuration = - score; sorted by runtime, the fastest first
     strength = -scores.gather(0, order)
     # log of the sum of exp(strength) over this configuration and all slower ones
     remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
@@ -53,8 +53,8 @@ def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of (s - z)^2, the element-wise loss; z is the log runtime, standardised in
-    its graph (0 if all are equal), because only the order inside a graph matters."""
+    """Return the mean of (s - z)^2. z is the log runtime, standardised in its graph (0 if all
+    runtimes are equal), because only the order inside a graph matters."""
     logs = runtimes.log()
     logs = logs - logs.mean(dim=0)
     spread = logs.square().mean(dim=0).sqrt()
@@ -63,8 +63,8 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of (s - r)^2, the regression loss that published baselines add. r is the
-    runtime divided by its graph's mean; otherwise the slowest graph would dominate."""
+    """Return the mean of (s - r)^2, the regression loss that published baselines add to a ranking
+    loss. r is the runtime divided by its graph's mean, so that slow graphs do not dominate."""
     target = runtimes / runtimes.mean(dim=0)
     return (scores - target.to(scores.dtype)).square().mean()
 

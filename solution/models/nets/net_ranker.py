@@ -31,7 +31,7 @@ WEIGHTS = "weights.safetensors"
 
 
 class NetSettings(Protocol):
-    """The settings of a net, a frozen dataclass, as far as NetRanker needs them."""
+    """The fields that NetRanker needs of a net's settings, which are a frozen dataclass."""
 
     @property
     def training(self) -> TrainingSettings:
@@ -65,7 +65,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         """Return the net's inputs for a graph and its distinct configurations, unscaled."""
 
     def choose(self, graph: Graph, limit: int | None) -> TrainingRows:
-        """Draw the configurations of a graph to learn from, see choose_rows."""
+        """Draw at most `limit` configurations of a graph to learn from; see choose_rows."""
         return choose_rows(graph, limit, self.seed)
 
     @abstractmethod
@@ -156,7 +156,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return self
 
     def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
-        """Raise InputError, before the net is allocated, if weights in a file do not fit it."""
+        """Raise InputError if the shapes of weights in a file do not fit the net. No memory is
+        allocated for the net, which may be too large."""
         with torch.device("meta"):
             expected = self.make_net().state_dict()
         wanted = {name: tuple(tensor.shape) for name, tensor in expected.items()}

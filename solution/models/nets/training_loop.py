@@ -42,8 +42,8 @@ MANY = 10
 LOOK_SECONDS = 2.0  # minimum number of seconds between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB
 MAX_VALUES = 1 << 22
-# number of steps whose index arrays other threads compute ahead, because a step on a GPU takes less
-# time than its index arrays
+# number of steps whose index arrays other threads compute in advance, because computing them takes
+# longer than the step on a GPU
 PLANNED_AHEAD = 2
 # fixed cost of a training step, in the unit of net.count_values, to estimate progress
 STEP_VALUES = 1 << 13
@@ -53,7 +53,7 @@ Drawn = tuple[Example[Inputs], np.ndarray]
 
 @dataclass
 class Steps:
-    """A runner of an epoch's training steps: sample, plan, compute gradients, update."""
+    """Runs the training steps of epochs: sample, plan, compute gradients, update weights."""
 
     fabric: Fabric
     net: Any  # the net in Fabric's wrapper, which sets the precision
@@ -139,8 +139,8 @@ class Steps:
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
         """Divide a training step into parts (see Plan). `rows`: (graphs, configs) configurations to
-        learn from. The threads `ahead` compute the net's index arrays at once; if None, `take`
-        computes them."""
+        learn from. The threads `ahead` begin to compute the net's index arrays immediately; if
+        None, `take` computes them later."""
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
 
@@ -173,8 +173,8 @@ class Steps:
         return total
 
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
-        """Split a step's graphs into parts of at most MAX_VALUES values of a layer (or one graph),
-        whose gradients add up."""
+        """Split a step's graphs into parts of at most MAX_VALUES values of a layer (or one graph).
+        The gradients of all parts are summed."""
         part: list[Drawn[Inputs]] = []
         values = 0
         for example, rows in drawn:

@@ -33,8 +33,8 @@ class TrainingSettings:
     # maximum number of visits of a graph in an epoch; a graph with fewer configurations than visits
     # * configs_per_graph is visited less often
     visits: int = 1
-    # minimum and maximum number of steps of an epoch; to reach them, visits are repeated, or large
-    # graphs visited less often
+    # minimum and maximum number of steps of an epoch: for the minimum, visits are repeated; for the
+    # maximum, large graphs are visited less often
     min_steps: int = 1
     max_steps: int | None = None
     # at most this many distinct configurations of a graph are learned from; None: all

@@ -25,7 +25,7 @@ class Validation:
     loss: float  # the function that training minimises, here on the validation graphs
 
     def measures(self) -> dict[str, float]:
-        """Return the measures besides `score` by name, for the log."""
+        """Return {name: value} of all measures but `score`, for the log."""
         return {"opa": self.opa, "tau": self.tau, "validation_loss": self.loss}
 
 

@@ -13,7 +13,7 @@ from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
 from solution.models.nets.forward import Layers, NumpyLayers, Value, Weights, embed_nodes, mlp
 
-# The code here computes only tile nets with these settings: no tokens, no attention.
+# Only tile nets with these settings are supported here: without tokens and attention.
 NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
 
 

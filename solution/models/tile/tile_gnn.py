@@ -67,14 +67,14 @@ class TileInputs:
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is tiled
     table: Tensor  # (distinct configs, columns) float32: features of each configuration
-    # the next two are empty unless the settings ask for tokens, because they are large
+    # `tokens` and `active` are empty unless the settings ask for tokens, because they are large
     tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32: features of each loop
     active: Tensor  # (loops,) float32: 1 for loops with several iterations, else 0
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net as a Ranker. With `heads`, configurations scored together attend to each
-    other."""
+    """The tile net as a Ranker. If the setting `heads` is not 0, configurations scored together
+    attend to each other, so a score depends on the others."""
 
     scaled_tables = ("numeric", "table")
 

@@ -4,7 +4,7 @@ A subclass defines the training rows and their labels. With any loss, early stop
 collection's score on the validation graphs.
 
 Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition. Trees
-are cheap, and in an ensemble with nets they are the member that differs most from the others.
+are cheap to train, and in an ensemble they differ most from the other members, which are nets.
 
 A saved model is a text file of LightGBM, whose reader may crash on damaged text. The file may come
 from anywhere, so it is parsed strictly here, and LightGBM reads a new text: a fixed head (with the
@@ -72,7 +72,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class ForestText:
-    """A checked model: the trees parsed from a text, and a new text, safe for LightGBM."""
+    """A checked model: the trees parsed from a text, and a new text that LightGBM reads safely."""
 
     text: str
     columns: int  # number of columns of the rows to predict
@@ -275,8 +275,8 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """Return the table rows for which the trees compute outputs, in prediction and validation,
-        given a graph's feature table `features` (rows, columns)."""
+        """Return the rows to give to the trees in prediction and validation, made from a graph's
+        feature table `features` (rows, columns)."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
