@@ -156,8 +156,8 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
-    """Return warnings about the recipe's scores in the run. They tell that runtimes are estimates,
-    that the run is a quick look, or that experiments have no predictions yet."""
+    """Return warnings about the recipe's scores in the run, for example that the runtimes are
+    estimates, or that some experiments have no predictions yet."""
     sentences = []
     if estimates := warn_of_estimates(run.label_sources()):
         sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
@@ -325,7 +325,7 @@ def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
 
 
 def _list_scored(run: Run, recipe: Recipe | None) -> dict[str, Recipe]:
-    """Return, by label in the score table, a recipe for each single experiment, and `recipe`."""
+    """Return the recipes to score by label in the score table: one per experiment, and `recipe`."""
     method: Method = "mean_rank" if recipe is None else recipe.method
     recipes = {name: alone(name, method) for name in run.experiments()}
     return recipes if recipe is None else {**recipes, recipe.label: recipe}

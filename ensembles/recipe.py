@@ -226,7 +226,7 @@ def _describe_defect(defect: ErrorDetails) -> str:
 
 def remember(run: Run, recipe: Recipe, name: str = RECORD) -> None:
     """Write the recipe into the run's folder. `name`: RECORD for the recipe of the submission,
-    TEACHER for the one that students learned from."""
+    TEACHER for the recipe of the ensemble that students learned from."""
     write_sealed({"recipe": recipe.model_dump(mode="json")}, run.folder / name)
 
 
@@ -254,7 +254,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:
     """Return the recipe called `name`. Without a name, return the recipe of the last merge, else
-    the one that `fastslow run` chooses."""
+    the recipe that `fastslow run` chooses."""
     if name is None:
         return recall(run.folder) or choose_before_training(run.folder, None, run.rankers())
     return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
@@ -267,8 +267,8 @@ def choose_before_training(
     `afresh`: a run that is there will be deleted, so its recipe does not count.
 
     Without a name it is the recipe of the last merge, if it fits the experiments. Otherwise it is
-    SAMPLE_RECIPE or DEFAULT_RECIPE: the one that merges more of the experiments, if it fits. If
-    none fits, it is all experiments with equal weights.
+    SAMPLE_RECIPE or DEFAULT_RECIPE, whichever fits and merges more of the experiments. If none
+    fits, it is all experiments with equal weights.
 
     Raises InputError if the named recipe does not fit the experiments.
     """
@@ -281,7 +281,7 @@ def choose_before_training(
     usual.sort(key=lambda recipe: len(_list_unmerged(recipe, experiments)))
     recalled = None if afresh else recall(folder)
     if recalled in usual and not set(recalled.names()) <= set(experiments):
-        recalled = None  # chosen for a run of some of its members, not by the user
+        recalled = None  # a default recipe, used by a run of some members: not a user's choice
     for found in (recalled, *usual):
         if found is not None and found.name != EQUAL_WEIGHTS:
             with suppress(InputError):

@@ -94,9 +94,9 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS) -> np.ndarray:
 
 
 def estimate_nested(ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS) -> np.ndarray:
-    """Return scores (graphs,) of a cross-validation. The graphs are divided into parts. Each graph
-    is scored by a rule that was fitted on all parts but the graph's. A score is NaN if all graphs
-    of its collection are in one part."""
+    """Return nested cross-validation scores (graphs,). The graphs are divided into parts; each
+    graph is scored by a rule that was fitted on all other parts. A score is NaN if all graphs of
+    its collection are in one part."""
     scores = np.full(len(ballots), np.nan)
     part_of = divide(ballots, parts)
     for part in range(part_of.max() + 1):

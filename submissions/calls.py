@@ -127,8 +127,8 @@ class Calls:
             raise self.explain(failures.BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of `call`; call it again, which must do no harm, after temporary
-        failures."""
+        """Return the result of `call`. It is called again after temporary failures, so repeating it
+        must do no harm."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:
@@ -161,7 +161,7 @@ class Calls:
             kind = failures.BAD_CREDENTIALS
             words = kind.words.format(source=describe_credentials())
             raise failures.KaggleError(kind, f"{doing}: {words}: {used.defect}. {kind.advice}")
-        # Output goes to files: a pipe would have to be read meanwhile.
+        # write output to files: a pipe that nobody reads fills up and blocks the command
         with TemporaryFile() as said, TemporaryFile() as complaints, stopped_by_signals():
             outputs = (said, complaints)
             with _start(whole, self.keep_open, *outputs) as process:
@@ -196,7 +196,7 @@ def _start(
             command, env=make_environment(), stdin=subprocess.DEVNULL, stdout=said,
             stderr=complaints, pass_fds=keep_open,
         )  # fmt: skip
-    except OSError as error:  # such as a first line (#!) that names a missing interpreter
+    except OSError as error:  # for example if its first line (#!) names no interpreter
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
             "pip install --force-reinstall kaggle. That is needed after moving its environment."
@@ -268,7 +268,7 @@ BETWEEN_TRIES = 0.05  # seconds between two tries to take a lock
 
 
 class LockedError(InputError):
-    """Error: another process holds the lock."""
+    """Raised if another process holds the lock."""
 
 
 @contextmanager

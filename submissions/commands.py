@@ -1,4 +1,4 @@
-"""The commands that talk to Kaggle; they import neither torch nor lightgbm."""
+"""The commands that call Kaggle; they import neither torch nor lightgbm."""
 
 from pathlib import Path
 from typing import Annotated
@@ -77,7 +77,7 @@ def submit(
     outcome = send(upload, settings, force=force, dry_run=dry_run, not_there=not_there)
     try:
         say(outcome.message)
-    except OSError:  # such as a full disk; the exit code must still be the outcome's
+    except OSError:  # for example if the disk is full; the exit code must still be the outcome's
         typer.echo(outcome.message, err=True)
     raise typer.Exit(outcome.code)
 

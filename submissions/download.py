@@ -51,7 +51,7 @@ def unpack_download(archive: Path, target: Path, max_bytes: int) -> list[Path]:
 
 
 class DamagedError(InputError):
-    """Error of an archive that is damaged or incomplete."""
+    """Raised if an archive is damaged or incomplete."""
 
 
 def _check_names(archive: Path, entries: list[zipfile.ZipInfo]) -> None:

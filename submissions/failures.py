@@ -79,8 +79,7 @@ RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The kinds in order of precedence: the first whose pattern matches the CLI's output is taken.
 KINDS = (
-    # Before the kind 403, because the message of a failed tunnel contains the proxy's status, such
-    # as 403 or 407.
+    # Before the kind 403, because the message of a failed tunnel may contain a proxy's status 403.
     replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),
     FailureKind(
         "401",
@@ -182,7 +181,7 @@ KINDS = (
 
 
 class KaggleError(InputError):
-    """Error of a failed call to Kaggle; `kind` says what failed."""
+    """Raised if a call to Kaggle fails; `kind` says what failed."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)

@@ -75,8 +75,8 @@ class Ledger:
         return [line for line in self.lines if line["state"] in IN_DOUBT]
 
     def of_file(self, fingerprint: str) -> list[Line]:
-        """Return the rows of submissions that did or may have arrived, of the CSV file with this
-        fingerprint."""
+        """Return the rows of submissions of the CSV file with this fingerprint that arrived or may
+        have arrived."""
         same = (line for line in self.lines if line["file"] == fingerprint)
         return [line for line in same if line["state"] not in ("", "failed")]
 
@@ -144,7 +144,7 @@ def _parse(path: Path, text: str) -> Ledger:
     for line in ledger.lines:
         line.update(dict.fromkeys(missing, ""))
         if line["key"]:
-            line["state"] = line["state"].strip().lower()  # it may have been edited by hand
+            line["state"] = line["state"].strip().lower()  # users may edit the ledger by hand
     ledger.lines = _join_lines(ledger.lines)
     return ledger
 
@@ -202,7 +202,7 @@ def edit_ledger(path: Path) -> Iterator[Ledger]:
 
 
 class UnknownError(InputError):
-    """Error: it is not known yet whether a submission arrived at Kaggle."""
+    """Raised if it is not known yet whether a submission arrived at Kaggle."""
 
 
 @dataclass

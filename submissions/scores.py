@@ -192,7 +192,7 @@ BEST_ANCHORS = 3
 
 
 def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
-    """Draw the scores of all submissions in order, and Kaggle's scores against out-of-fold ones."""
+    """Draw the scores of all submissions in order, and Kaggle's against out-of-fold scores."""
     from matplotlib.figure import Figure
 
     ordered = sorted(ledger.lines, key=lambda line: line["when"])

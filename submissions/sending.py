@@ -4,7 +4,7 @@ A submission's key is its unique name, which its message at Kaggle contains.
 
 1. take the lock; the uploading child process inherits it, so that the next submit waits for the
    upload even if this process is killed
-2. ask Kaggle for its list of submissions: find earlier ones that may or may not have arrived, or
+2. ask Kaggle for its list of submissions: find submissions that may or may not have arrived, or
    prove that they are missing
 3. reject a file that was sent already, and ask how many submissions remain
 4. copy the file to sent/KEY and write the ledger's row, state "sending"
@@ -66,7 +66,7 @@ def submit(
     try:
         with wait_for_lock(lock, settings.lock_seconds, "is submitting") as held:
             tracker = Tracker(Kaggle(settings, (held,)))
-            with edit_ledger(tracker.path):  # locked: no other process writes temporary files
+            with edit_ledger(tracker.path):  # with its lock, no other process writes such files
                 remove_leftovers(settings.submissions, (SENT,))
             key = find_earlier(tracker, upload, force=force, not_there=not_there)
             if key is None and dry_run:

@@ -169,8 +169,8 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """Write and check a submission from a ranking: a table of collection, graph, config, score. The
-    other arguments are those of replace_submission."""
+    """Write and check a submission from a ranking: a table of collection, graph, config, score. For
+    the other arguments see replace_submission."""
     return replace_submission(order_graphs(ranking), graphs, sample, path)
 
 

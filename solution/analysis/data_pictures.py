@@ -38,8 +38,8 @@ BINS = 20
 def make_panels(
     graphs: Sequence[Graph], title: str, height: float = 3.2
 ) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
-    """Return a figure with a panel for each collection that has labelled graphs. Returns also the
-    axes and the labelled graphs of each panel."""
+    """Return a figure with a panel for each collection that has labelled graphs, and the panels as
+    a list of (axes, labelled graphs)."""
     groups: dict[str, list[Graph]] = {}
     for name in NAMES:
         if found := [g for g in graphs if g.key[0] == name and g.runtimes is not None]:
@@ -268,7 +268,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
         if pruned:
             kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in pruned])
             low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75), axis=0)
-            # The default and the random collection have the same programs, so their lines overlap.
+            # Dashed for random: its line equals the default's, because the programs are the same.
             line = "-" if name.endswith("default") else "--"
             axes.plot(HOPS, middle, color=colour, marker="o", ls=line, label=name)
             axes.fill_between(HOPS, low, high, color=colour, alpha=0.15, lw=0)

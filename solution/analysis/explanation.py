@@ -126,11 +126,11 @@ class Explanation(Comparison):
 
 
 def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparison:
-    """Compare `config`, by default the one predicted slowest, with the one predicted fastest.
+    """Compare the configuration `config` (default: predicted slowest) with the predicted fastest.
 
-    If `config` itself is predicted fastest (ties included), it is compared with the one predicted
-    slowest. Raises InputError if `config` does not exist, or all configurations have the same
-    score.
+    If `config` itself is predicted fastest (ties included), compare it with the configuration
+    predicted slowest. Raises InputError if `config` does not exist, or all configurations have the
+    same score.
     """
     scores = ranker.predict(graph)
     slow, fast = int(np.argmax(scores)), int(np.argmin(scores))
@@ -242,7 +242,7 @@ def name_reasons(explanation: Explanation) -> list[str]:
 
 
 def show_contributions(explanation: Explanation) -> Table:
-    """Return a table of the columns that contribute most to the difference of the scores."""
+    """Return a table of the columns that contribute most to the difference of the two scores."""
     slow, fast = explanation.slow, explanation.fast
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),

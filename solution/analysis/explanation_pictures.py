@@ -1,4 +1,4 @@
-"""Draw explanations: contributions, importances, costs."""
+"""Draw explanations of a prediction as bar charts: contributions, importances, costs."""
 
 from collections.abc import Sequence
 from pathlib import Path

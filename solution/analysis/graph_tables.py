@@ -23,7 +23,7 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.records import Record
 from solution.system.terminal import make_table
 
-if TYPE_CHECKING:  # for annotations only, because inspect lifts nothing
+if TYPE_CHECKING:  # for annotations only: `fastslow inspect` does not lift graphs
     from solution.collecting.lifting.lift import Lifted
 
 EVERY = "all"  # name of the row that counts the graphs of all collections

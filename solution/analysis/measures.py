@@ -50,8 +50,8 @@ def gain_over_compiler(graph: Graph) -> float | None:
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of configurable nodes that violate a rule of good layouts. The
-    rule is that the largest dimension of a node's output is the minor-most (contiguous) one."""
+    """Return the share (configs,) of configurable nodes that violate a rule of good layouts: the
+    largest dimension of a node's output should be the minor-most (contiguous) one."""
     return violation_ratios(graph)[graph.layouts.rows]
 
 

@@ -109,7 +109,7 @@ EXAMPLES = {
     "scores": ("fastslow scores",),
     "leaderboard": ("fastslow leaderboard",),
 }
-# sentence of the error message about an address where only a path is allowed
+# sentence of the error message for a bucket's address where only a path is allowed
 TAKERS = (
     "Addresses are taken by `run` and `train` for data and results, `tune` and `features` for data."
 )
@@ -163,8 +163,8 @@ def arrange(app: typer.Typer) -> None:
 
 
 def read_path(text: str | Path) -> Path:
-    """Return the typed path; raise InputError for an address, BadParameter for an empty text. Path
-    would turn s3://BUCKET/NAME into the local folder s3:/BUCKET/NAME without an error."""
+    """Return the typed path; raise InputError for a bucket's address, BadParameter for an empty
+    text. `Path` would turn s3://BUCKET/NAME into the local folder s3:/BUCKET/NAME."""
     return Path(refuse_address(refuse_empty(str(text)), TAKERS))
 
 

@@ -32,7 +32,7 @@ WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
     "target", "executor", "address", *OF_TPU,
 )  # fmt: skip
-# {option with which nothing is compiled: parameters that have no effect beside this option}
+# {option with which nothing is compiled: parameters that then have no effect}
 UNUSED = {
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),

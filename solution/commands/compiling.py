@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from solution.serving.ranking import Ranking
     from solution.serving.reading import Question
 
-# what put a ranking in order, in words
+# names, for messages, of what determined a ranking's order
 MODELS, COPIES = "the models", "what copies and padding cost"
 
 
-# a function of a ranking, what put it in order (MODELS or COPIES), and its question; it returns the
-# new ranking and sentences about it
+# a function of a ranking, what determined its order (MODELS or COPIES), and the ranked question; it
+# returns the new ranking and sentences about it
 Follow = Callable[["Ranking", str, "Question"], tuple["Ranking", tuple[str, ...]]]
 
 
@@ -78,11 +78,11 @@ def rank_first(
     regret: float,
     confidence: float,
 ) -> tuple["Ranking", str]:
-    """Return a graph's ranking without the compiler, and what put it in order, MODELS or COPIES.
+    """Rank a graph without the compiler; return also what determined the order, MODELS or COPIES.
 
-    The bundle's models rank if they learned from the target. Otherwise layouts of a whole graph for
-    a TPU are ranked by add_known_costs. Other configurations are ranked by the models, but without
-    a number to measure, because such numbers hold only for the targets of the training programs.
+    The order is that of the bundle's models if they learned from the target. Otherwise layouts of a
+    whole graph for a TPU are ranked by add_known_costs. Other configurations are ranked by the
+    models without a number to measure, which would hold only for the targets of training programs.
 
     Args:
         doubt: why the models' order may be wrong for the target, see find_doubt; "" if no reason.
@@ -111,14 +111,14 @@ def follow_compiler(
     ranking: "Ranking", whose: str, question: "Question", estimator: "Estimator", compilations: int
 ) -> tuple["Ranking", tuple[str]]:
     """Ask the compiler about layouts of a program; return the new ranking, and a sentence that says
-    what put it in order.
+    what determined its order.
 
-    If the compiler cannot be asked, the ranking stays as it is, and the sentence says why. One that
-    follows the compiler gives no number to measure: that is calibrated for the models' order.
+    If the compiler cannot be asked, the ranking stays as it is, and the sentence says why. A
+    ranking by the compiler has no number to measure: that is calibrated for the models' order.
 
     Args:
         ranking: the ranking without the compiler.
-        whose: what put this ranking in order, MODELS or COPIES.
+        whose: what determined the order of this ranking, MODELS or COPIES.
         question: the graph that was ranked.
         compilations: maximum number of sets of layout requests to ask about.
     """

@@ -126,7 +126,7 @@ def run(
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
     divided = Division(scheme, folds, limit, collections, mixes)
     find = partial(_find_experiments, recipe=recipe, folds=folds, limit=limit)
-    found = find(members) if members else []  # checked before data is fetched
+    found = find(members) if members else []  # before data is fetched
     trains_on = options.make_executor(executor, address, workers, gpu_share)
     slots = workers if trains_on.is_away else trains_on.slots
     with ExitStack() as stack:
@@ -291,9 +291,9 @@ def _show_estimate(
 
 
 def _list_defaults(data: Path, folder: Path, *, limit: bool, afresh: bool) -> list[str]:
-    """Return the experiments that a run in the folder trains if none is given: the members of the
-    recipe of its last merge, if they are experiments of the package that the run has, and it is not
-    started `afresh`; else those of find_default_recipe()."""
+    """Return the experiments that a run in the folder trains if none is given. These are the
+    members of the recipe of its last merge, if the run has them and the package still does, and it
+    is not started `afresh`; otherwise the experiments of find_default_recipe()."""
     from ensembles.recipe import recall
     from solution.training.opening import find_default_recipe
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PIPE = Path("-")  # this path means standard output
-OR_PIPED = "; - writes to standard output."  # end of help texts
+OR_PIPED = "; - writes to standard output."  # end of the help texts of options that accept PIPE
 
 
 def read_share(text: str) -> float:
@@ -108,7 +108,7 @@ def pack(
     if data is not None and not (refit or distill):
         raise InputError("--data is for training again. Give --refit or --distill as well.")
     run = Run.existing(run_folder)
-    check_bundle_place(out)  # before the slow training
+    check_bundle_place(out)  # check before the slow training
     chosen = choose_recipe(run, recipe)
     if not (refit or distill):
         made = make(run, chosen, out)

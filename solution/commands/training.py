@@ -64,7 +64,7 @@ def train(
     trains_on = options.make_executor(executor, address, workers, gpu_share)
     known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
     with on_this_machine(target, alone=True) as folder:
-        check_folder(folder, known)  # before the slow preparation of the data
+        check_folder(folder, known)  # check before the data is prepared, which is slow
         with (
             options.open_given_store(data, [found]) as store,
             open_experiments([found], store, folder, scheme=scheme, folds=folds, mixes=mixes) as (

@@ -29,7 +29,7 @@ from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
 MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
-# our packages, which are no part of a user's experiment even if they lie beside its file
+# this project's packages; a user's experiment may import them, but they are not part of its source
 OURS = ("solution", "ensembles", "submissions")
 # name of this module, the only module of its package that does not define an experiment
 BASE = "base"
@@ -44,14 +44,14 @@ class Experiment:
     collections: tuple[str, ...]
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
-    # groups of collections of one source; one model learns from a group and ranks each collection
+    # groups of collections of one source (xla or nlp); each group trains one model, which ranks all
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    # hash of the experiment's code and the files it imports, as far as a run's fingerprint does not
-    # cover them
+    # hash of the experiment's code and of the files it imports, without code that is already in a
+    # run's fingerprint
     source: str = ""
     # name or path from which the experiment was loaded; empty if it was made in memory
     origin: str = ""
-    is_quick: bool = False  # True: seeds and trainings were shortened for a quick look
+    is_quick: bool = False  # True for a quick look (smoke run): one seed, short trainings
     # fraction of the usual epochs of nets; less than 1 if the run must end within some hours
     share: float = 1.0
     # a sentence about the experiment; empty if the docstring of its file describes it
@@ -104,11 +104,11 @@ class Experiment:
             )
 
     def learns_from(self, name: str) -> tuple[str, ...]:
-        """Return the collections, `name` among them, that train the model which ranks `name`."""
+        """Return all collections, `name` included, that train the model which ranks `name`."""
         return next((group for group in self.train_jointly if name in group), (name,))
 
     def quick(self) -> "Experiment":
-        """Return a copy with one seed and short trainings."""
+        """Return a copy for a quick look: one seed and short trainings."""
         return dataclasses.replace(
             self, ranker=self.ranker.quick(), seeds=self.seeds[:1], is_quick=True
         )
@@ -233,8 +233,7 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def _fingerprint(module: ModuleType) -> str:
-    """Return a hash of that part of the experiment's code which a run's fingerprint does not
-    cover."""
+    """Return a hash of the experiment's code, without the code that a run's fingerprint covers."""
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))
@@ -319,8 +318,8 @@ def _import_file(path: Path) -> ModuleType:
 
 def _let_import_neighbours(path: Path) -> None:
     """Let the experiment in the file `path` import the files beside it, as a script can. Raises
-    InputError if a module of other content has the name of such a file: it would be imported
-    instead. A tuned experiment's helper files are copies of the original's, so both can be used."""
+    InputError if another module has the name of such a file and other content: Python would import
+    that module instead. Helper files of a tuned experiment are copies, so they are accepted."""
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
@@ -338,7 +337,7 @@ def _let_import_neighbours(path: Path) -> None:
 
 
 def _holds(folder: Path, contents: Mapping[Path, bytes]) -> bool:
-    """Return True if the folder has these contents, {relative path: bytes}."""
+    """Return True if the folder holds these files, {relative path: bytes}, unchanged."""
     files = [(folder / name, content) for name, content in contents.items()]
     return all(file.is_file() and file.read_bytes() == content for file, content in files)
 

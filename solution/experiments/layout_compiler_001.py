@@ -34,7 +34,7 @@ from solution.system.progress import console, warn
 from solution.system.report import Report, silent
 
 COPIES = "the prior costs of copies"  # how a warning names the costs that replace estimates
-QUICK = 2  # compilations of a quick look
+QUICK = 2  # number of compilations in a quick look (smoke run)
 MOST_COMPILATIONS, MOST_MINUTES = 1 << 20, 1 << 20
 
 
@@ -64,7 +64,7 @@ class CompilerSettings(RankerSettings):
         return None
 
     def quick(self) -> "CompilerSettings":
-        """Return settings with few compilations, to test that the compiler runs."""
+        """Return settings for a smoke run: few compilations, to test that the compiler works."""
         return replace(self, compilations=min(QUICK, self.compilations))
 
     def build(self, seed: int) -> "CompilerRanker":

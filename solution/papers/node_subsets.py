@@ -59,10 +59,10 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 
 
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """Choose at most `count` nodes, first `preferred` ones (nodes,) bool, in the order of their
+    """Choose at most `count` nodes, `preferred` nodes (nodes,) bool first, in the order of their
     hashes `keys` (nodes,) uint64. Return their numbers (k,) int64, sorted. Nodes with equal hashes
     form a group: a group that does not fit is skipped, and the smallest is taken if none fits."""
-    # groups of equal (preferred, key), preferred ones first; take each group that still fits
+    # groups of equal (preferred, key), preferred nodes first; take each group that still fits
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
         return_counts=True,
@@ -224,7 +224,7 @@ Inputs = TypeVar("Inputs", bound=NodeInputs)
 
 
 class NodeRanker(NetRanker[Settings, Inputs]):
-    """The Ranker of a NodeNet."""
+    """A Ranker that trains a NodeNet and ranks by its predictions."""
 
     scaled_tables: ClassVar[tuple[str, ...]] = ("numeric",)
 
@@ -255,7 +255,7 @@ class NodeNet(nn.Module):
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:
-        """Return the inputs of the chosen nodes: random ones in training, at inference the subset
+        """Return the inputs of the chosen nodes: random in training; at inference the subset
         number `subset`; all inputs if no node is left out."""
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:

@@ -1,10 +1,11 @@
-"""Wrap a ranker so that its graphs are prepared in another way, to measure the gain in accuracy.
+"""Wrap a ranker to prepare its graphs in another way, for ablations.
 
 Participants of the competition found that unused slots of a list of dimensions should not hold 0,
 which is a valid dimension; that the dimensions a dot contracts are useful features; and that the
-encoding of node features matters. Each is a switch of PreparedSettings, for ablations.
-ContractionRanker learns boosted trees from the layout table and from columns that say which
-contracted dimensions are contiguous.
+encoding of node features matters. Each is a switch of PreparedSettings.
+
+ContractionRanker trains boosted trees on the layout table and on columns that say which contracted
+dimensions are contiguous.
 
 Source: Google Research's report on TpuGraphs and on the competition, 2023.
 """

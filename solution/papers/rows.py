@@ -59,8 +59,8 @@ prepare_rows = PerGraph(_prepare_rows)
 
 class Rows(nn.Module):
     """The input rows of a net, one for each node and configuration: numeric features, and
-    embeddings of the opcode and of the layouts (the program's and the configuration's, both by one
-    table). Shape: (nodes, configs, width)."""
+    embeddings of the opcode and of the layouts (the program's and the configuration's, with one
+    embedding table for both). Shape: (nodes, configs, width)."""
 
     width = (
         OPCODE_WIDTH

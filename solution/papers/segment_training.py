@@ -70,7 +70,7 @@ class EmbeddingTable:
 
     def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
         """Return a graph's embeddings in the configurations `configs` (k,): a mask (k, segments)
-        bool of the cached ones, and their values (k, segments, width) float32, 0 if not cached."""
+        bool, True if cached, and the values (k, segments, width) float32, 0 if not cached."""
         keys = _hash(graph, configs[:, None], np.arange(segments))
         slots = self._slots(keys)
         known = self._keys[slots] == keys
@@ -182,7 +182,7 @@ def prepare_segments(
     values = {f.name: getattr(rows, f.name) for f in dataclasses.fields(rows)}
     values["configurable"] = rows.configurable[torch.from_numpy(columns)]
     values["columns"] = columns
-    # int8, because only this array grows with the number of distinct layouts
+    # int8 to save memory: only this array grows with the number of distinct layouts
     values["pair_tokens"] = rows.pair_tokens.to(torch.int8)
     return SegmentedInputs(
         **values,
@@ -204,8 +204,7 @@ class SegmentSettings(RankerSettings):
     # nodes within this many edges of a configurable node are kept; None: the whole graph
     hops: int | None = 1
     partition: str = "metis"  # a name in solution.papers.segments.PARTITIONS
-    # Maximum number of nodes of a segment. None: one segment holds the whole graph (full graph
-    # training).
+    # maximum number of nodes of a segment; None: one segment is the whole graph (no segmentation)
     max_nodes: int | None = 1000
     chosen: int | None = 1  # number of segments with gradients in a step; None: all
     kept: float = 0.5  # p, the share of the cached embeddings that is not dropped
@@ -348,7 +347,7 @@ class SegmentNet(nn.Module):
         self, inputs: SegmentedInputs, configs: np.ndarray, chosen: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return segments' embeddings without gradients, cached or (without a table) computed: a
-        mask (configs, segments) bool of the known ones, and embeddings (configs, segments, width),
+        mask (configs, segments) bool, True if known, and embeddings (configs, segments, width),
         0 for unknown and for chosen segments."""
         count = len(inputs.sizes)
         if self.table is not None:
@@ -359,8 +358,8 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
-        # clear copies of weights in lower precision: they were made without gradients, but the
-        # chosen segments would use them
+        # clear autocast's low-precision copies of weights: they were made without gradients, and
+        # the chosen segments would reuse them
         torch.clear_autocast_cache()
         return torch.ones(shape, dtype=torch.bool), others
 

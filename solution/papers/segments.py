@@ -34,15 +34,14 @@ def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np
 
 def topological_order(graph: Graph) -> np.ndarray:
     """Return the nodes (nodes,) with producers before consumers. If several nodes could be next,
-    the one with the earliest edge comes first. Nodes on a cycle, which no program has, come
-    last."""
+    the node with the earliest edge comes first. Nodes on a cycle come last; no program has any."""
     listed = _listing(graph)
     rank = np.empty(graph.num_nodes, np.int64)
     rank[listed] = np.arange(graph.num_nodes)
     consumers, producers = rank[graph.edges].T
     starts, reading = (p.tolist() for p in Neighbours.of(producers, consumers, graph.num_nodes))
     waiting = np.bincount(consumers, minlength=graph.num_nodes).tolist()
-    ready = [node for node, count in enumerate(waiting) if count == 0]  # ascending, so a heap
+    ready = [node for node, count in enumerate(waiting) if count == 0]  # sorted, so it is a heap
     order = []
     while ready:
         node = heapq.heappop(ready)

@@ -5,8 +5,8 @@
 The report multiplies the node matrix by an adjacency mask before the net. With attention, the mask
 has 0.1 instead of 0 for nodes that are not adjacent, "to consider all nodes in the sampled
 graph". Here each row of the mask is divided by its sum, so that the result is a mean for any
-number of nodes. The report's "standard multi-head attention blocks" are taken to be those of the
-transformer, with a norm before attention and before the MLP.
+number of nodes. The report's "standard multi-head attention blocks" are transformer blocks here,
+with a norm before attention and before the MLP.
 
 Source: a student report on the competition (rank 107 of 616), sections 4 and 5.1; 16 heads of 32.
 """

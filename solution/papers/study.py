@@ -8,7 +8,7 @@ A row is one (graph, configuration), and rows are never compared. Its features a
     layout    the padding of all tensors with a layout, how often each value occurs in the
               configuration's layout features, and how many nodes are convolutions, dots, reshapes
     either    optionally, the share of the nodes that have each opcode: of the nodes that pruning
-              keeps, or of these and, separately, of those that it drops
+              keeps, or of these nodes and, separately, of the nodes that it drops
 
 The rows of a kernel differ only in the tile, so a linear model ranks tiles in the same order for
 all kernels; trees can combine features. Padding is to the register tile, 128 by 8: the minor-most
@@ -25,10 +25,9 @@ which changes no order that trees or least squares predict.
 Penalties are found by grid search and trees by random search, both by the squared error on 4 folds.
 The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
 not say which settings its 25 trials draw: here they are the settings that `fastslow tune` searches.
-The number of trees of a trial is the one with the smallest error on the folds. The study counts 23
-numbers of a tile and does not say which; the files have 24, including the sizes added up and
-multiplied. Unused slots of node features hold -1, as everywhere in this project; the study has the
-files' 0.
+A trial has the number of trees with the smallest error on the folds. The study counts 23 numbers of
+a tile and does not say which; the files have 24, including the sizes added up and multiplied.
+Unused slots of node features hold -1, as everywhere in this project, not 0 as in the study.
 
 Source: Li and Mynampati, "Performance Models for Deep Neural Network Training" (CS243, Harvard,
 2023), sections II.C and III. Its reported numbers are in solution/papers/published.toml.
@@ -98,9 +97,9 @@ def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
-    """Return for each part of the nodes and each opcode: which share of all nodes is in the part
-    and has the opcode (parts x 121,). `opcodes` selects the parts (see PARTS): nodes that pruning
-    keeps, or drops. Without configurable nodes, it keeps all."""
+    """Return the share of all nodes that is in each part and has each opcode: (parts x 121,).
+    `opcodes` selects the parts (see PARTS): nodes that pruning keeps, or drops. Without
+    configurable nodes, pruning keeps all."""
     is_kept = np.ones(graph.num_nodes, bool)
     if len(graph.configurable):
         is_kept = neighbourhood(graph, 1)

@@ -137,8 +137,8 @@ class JoinedNet(node_subsets.NodeNet):
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
-        # clear copies of weights in lower precision: they were made without gradients, but the
-        # segment would use them
+        # clear autocast's low-precision copies of weights: they were made without gradients, and
+        # the segment would reuse them
         torch.clear_autocast_cache()
         part = inputs.keep(segment)
         inside = self.begin(part, node_subsets.layout_numbers(part, configs))
@@ -172,7 +172,6 @@ def pool(x: Tensor, configurable: Tensor) -> Tensor:
     """Return the mean over all nodes, the sum over all nodes and the sum over configurable nodes,
     concatenated; sums are scaled to length 1. Shapes: x (nodes, configs, width), configurable (k,)
     -> (configs, 3 width)."""
-    # The length of a sum grows with the number of nodes, so sums are normalised to length 1.
     sums = [
         functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
     ]

@@ -9,7 +9,7 @@ attention among all nodes as its initial layer (solution.papers.soft_attention).
 is the share of configurable nodes whose largest output dimension is not the most minor one of their
 layout (solution.features.layout.violations); it is always of the whole graph. In training, random
 nodes are dropped to make attention affordable. With `importance`, the configurable nodes and the
-important ones (find_important), which the report proposes, are kept before all others. With
+important nodes (find_important), which the report proposes, are kept before all others. With
 `draw="work"` (NodeSettings), nodes are drawn in proportion to their operations.
 
 Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,

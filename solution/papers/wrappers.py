@@ -2,7 +2,7 @@
 
 A model may look at all configurations of a graph at once, so that a configuration's score depends
 on the others in the list. Averaging improves such scores: SublistAverage divides the list at random
-into short ones, several times.
+into short lists, several times.
 
 Averaging does not change scores that depend on no other configuration. The random order depends
 only on the contents of the configurations, so their order in the list changes nothing.
@@ -30,7 +30,7 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 @dataclass(frozen=True)
 class WrapperSettings(RankerSettings):
-    """Settings of a ranker that wraps another one and prepares graphs as the wrapped one does."""
+    """Settings of a ranker that wraps a ranker and prepares graphs like the wrapped ranker."""
 
     ranker: RankerSettings
 

@@ -19,7 +19,7 @@ from solution.system.errors import InputError
 TASKS = ("fusion", "placement", "schedule")
 # the tasks without fusion, as in the second table of the GO paper
 TWO_TASKS: tuple[str, ...] = TASKS[1:]
-# cost of an invalid decision, in multiples of the reference: the seconds of the default decision
+# cost of an invalid decision, as a multiple of the reference (the default decision's seconds)
 INVALID = 100.0
 SHORTEST = 1e-12  # seconds; lower bound on the reference, because a program may run no kernel
 PENALTY = -10.0  # reward of an invalid decision: -sqrt(INVALID), large as in the GO paper
@@ -27,8 +27,8 @@ PENALTY = -10.0  # reward of an invalid decision: -sqrt(INVALID), large as in th
 
 @dataclass
 class Evaluator:
-    """A simulator of decisions for one graph on one machine, which keeps the best one. `base` is
-    the default decision (see find_reference) unless `ask` set another; tasks that are not in
+    """A simulator of decisions for one graph on one machine, which keeps the best decision. `base`
+    is the default decision (see find_reference) unless `ask` set another; tasks that are not in
     `tasks` are decided as in `base`. `curve` has the seconds of the best decision after each
     evaluation; infinite while all decisions are invalid."""
 
@@ -72,8 +72,8 @@ class Evaluator:
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return a copy of `decision` whose decided tasks are as in the best decision so far; an
-        equal copy if there is none."""
+        """Return `decision`, but with the decided tasks as in the best decision so far, if there is
+        one."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:

@@ -1,4 +1,4 @@
-"""Find the decisions that the policy imitates: the best known ones, simplified.
+"""Find the decisions that the policy imitates: simplified best known decisions.
 
 A training instance is a program on a machine, with the tasks to decide. `BestDecisions` searches
 training instances and keeps the best decision of each. A search leaves arbitrary choices behind
@@ -91,7 +91,8 @@ class BestDecisions:
         return [make_instance(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Return the geometric mean of seconds of the likeliest decision / best known seconds."""
+        """Return the geometric mean over instances of the ratio (seconds of the policy's likeliest
+        decision) / (seconds of the best known decision)."""
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()

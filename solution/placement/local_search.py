@@ -26,20 +26,19 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# Parts: nodes of one device and class (find_alike); or a node and the nodes bound to its device.
+# How nodes form parts: "alike": nodes of one class (find_alike) on one device; "single": a leader
+# with the nodes that must share its device.
 SIZES = "alike", "single"
-# why a part moves: its device has more work; it is on the critical chain, so other work waits
+# why a part moves: "load": its device has more work; "wait": it is on the critical chain
 REASONS = "load", "wait"
 FIRST, MOST = 4, 64  # first and maximum number of parts moved per evaluation
-# number of successive failed moves of single parts after which a strategy (a size and a reason) is
-# given up
+# number of moves of single parts that must fail in a row to end a strategy (a size and a reason)
 FAILURES = 6
 # relative gain of one evaluation above which strategies that were given up are tried again
 WORTH = 1e-3
-# maximum number of parts that may move: those with the largest seconds / 2 + seconds on the
-# critical chain
+# maximum number of parts that may move: those with most seconds / 2 + seconds on the critical chain
 MOST_PARTS = 128
-# weight of a second of transfers in a load: less than 1 because links work beside devices
+# weight of a second of transfers in a load; below 1, because links work while devices compute
 SENT_FOR_LOAD = 0.3
 
 

@@ -36,8 +36,7 @@ MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# maximum number of first decisions by the policy; they and their repairs take at most a quarter of
-# the budget
+# maximum number of first decisions by the policy; with repairs they take up to 1/4 of the budget
 DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
@@ -240,10 +239,10 @@ def optimize(
     """Search until the evaluator has counted `budget` decisions; the result is `evaluator.best`.
     Return the first decisions, of heuristics and policy, the fastest first.
 
-    Every simulated decision counts: those of the heuristics (one device and HEFT first; at most 20,
-    and two more for each further type of device), those of the policy and each repair of them, and
-    each step of local search and annealing. The policy, if any, also proposes changes in annealing
-    if it made the fastest first decision.
+    Every simulated decision counts: the heuristics' decisions (one device and HEFT first; at most
+    20, and two more for each further type of device), the policy's decisions and each repair of
+    them, and each step of local search and annealing. The policy, if any, also proposes changes in
+    annealing if it made the fastest first decision.
     """
     left = max(budget - len(evaluator.curve), 0)
     first = list(find_first(evaluator).items())[:left]

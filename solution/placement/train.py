@@ -2,10 +2,10 @@
 
     python -m solution.placement.train OUT.safetensors
 
-makes a policy like the one that `fastslow optimize` ships with, in about ten hours on two cores, a
-third of them for searches. The same command resumes an interrupted training, on another machine,
-too. If there is a GPU, the policy learns on it, at 180 steps a second, so that four times as many
-steps (`--more-steps 64000`) take only six minutes.
+makes a policy like the policy in this package, which `fastslow optimize` uses. This takes about ten
+hours on two cores, a third of it for searches. The same command resumes an interrupted training, on
+another machine, too. If there is a GPU, the policy learns on it, at 180 steps a second, so that
+four times as many steps (`--more-steps 64000`) take only six minutes.
 
 A training instance is a program on a machine, with the tasks to decide; there are 1,848. Training
 has turns. In each turn, a search that begins with the policy's decisions, and another without the
@@ -15,7 +15,7 @@ lucky result of one search is tried on all programs.
 
 (There was too little time to train the shipped policy like this. It learned from scratch, in 64,237
 steps, the results of one search on each of 1,092 instances. The searches began with the decisions
-of an earlier policy; long recurrent programs were searched for all tasks only.)
+of an earlier policy; long recurrent programs were searched only with all tasks.)
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).
@@ -130,7 +130,7 @@ class Course:
     """Turns of search and imitation. An interrupted course resumes from `folder` and ends with the
     same policy, which learns on a GPU if there is one, and decides on the CPU.
 
-    `budgets`: evaluations per instance in the first search and in later ones. `is_taught`: the
+    `budgets`: evaluations per instance in the first and in each later search. `is_taught`: the
     policy is trained already, so the first turn searches with it.
     """
 

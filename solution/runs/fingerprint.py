@@ -1,11 +1,11 @@
 """Hash the code that decides what a run predicts.
 
 The modules are found by following imports from the modules that make predictions (ROOTS). Imports
-inside functions count, and so do modules that are named in a string.
+inside functions count, and so does each module whose dotted name stands in a string.
 
-The hash leaves out comments, docstrings, type annotations, messages of exceptions, names of local
-variables, names that begin with an underscore, and the paths of modules. So rewording, formatting,
-moving a module and renaming private names do not change the fingerprint.
+The hash leaves out comments, docstrings, type annotations, messages of exceptions and the paths of
+modules. Local variables and names that begin with an underscore are hashed as numbers. So
+rewording, formatting, moving a module and renaming private names do not change the fingerprint.
 """
 
 import ast
@@ -30,8 +30,8 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# packages that fingerprint_code leaves out: the first two change no results, and the modules of the
-# others are hashed separately, with fingerprint_modules
+# Packages that fingerprint_code leaves out. The first two do not change results. The other two are
+# hashed with fingerprint_modules, only for experiments that use them.
 APART = (
     "solution.system",
     "solution.runs",
@@ -42,7 +42,7 @@ PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
 KEPT = "solution/__pycache__/fingerprints.json"  # cache of the modules' hashes, below the root
 NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")  # a dotted name in this project's packages
-# If the argument `names` of _describe has this key, local variables have been numbered already.
+# The argument `names` of _describe has this key while a function's local variables are numbered.
 IN_FUNCTION = ""
 # fields of the syntax tree that are not hashed
 WITHOUT = frozenset(
@@ -70,8 +70,8 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
-    """Return a hash of the modules `names` and of all modules that they import. Modules that
-    fingerprint_code hashes are left out."""
+    """Return a hash of the modules `names` and of all modules that they import, except modules that
+    fingerprint_code covers."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
     others = tuple(room for room in APART if not any(_lies_in(name, (room,)) for name in names))
@@ -91,7 +91,7 @@ class _Sources:
         self, roots: Iterable[str], apart: tuple[str, ...], covered: Set[str] = frozenset()
     ) -> set[str]:
         """Return `roots` and all modules that they import, directly or not. Modules in the packages
-        `apart`, and the modules `covered`, are left out; their imports are not followed."""
+        `apart` and the modules `covered` are left out and not followed."""
         found: set[str] = set()
         waiting = list(roots)
         while waiting:
@@ -103,8 +103,8 @@ class _Sources:
         return found
 
     def hash(self, names: Iterable[str]) -> str:
-        """Return a hash of the code of these modules; their order and their paths do not change it.
-        For each import, the code of the imported module is hashed instead of its path."""
+        """Return a hash of the code of the modules `names`. It does not depend on their order or
+        paths: an import is hashed as the code of the imported module."""
         modules = []
         for name in names:
             imports = [
@@ -137,7 +137,7 @@ class _Sources:
             inside = f"{module}.{imported}"
             if imported and self._find(inside):
                 module, imported = inside, ""
-            # a string may name a class: take the class's module
+            # a string may name a class: use the module that contains it
             while "." in module and self._find(module) is None:
                 module, _, imported = module.rpartition(".")
             found.append((module, f"{imported} {given}"))
@@ -197,7 +197,7 @@ def hash_source(source: bytes) -> str:
 
 def _describe(node: Any, names: Mapping[str, str]) -> str:
     """Return a text of the syntax tree that is equal for equal code, on every Python version.
-    `names` maps each name that is hashed under a number (private, local) to its replacement."""
+    `names` maps private and local names to the numbers that replace them."""
     if isinstance(node, list):
         kept = (item for item in node if not _decides_nothing(item))
         return f"[{','.join(_describe(item, names) for item in kept)}]"

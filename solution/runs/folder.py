@@ -89,7 +89,7 @@ class Run:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the run was begun as a quick look, whose scores mean little."""
+        """Whether the run is a quick look (a smoke run), whose scores mean little."""
         return self.record().get(QUICK) is True
 
     def job(self, experiment: str, group: Sequence[str], fold: int, seed: int) -> Path:
@@ -109,13 +109,13 @@ class Run:
         return [folder for folder in folders if collection in read_trained(folder).collections]
 
     def label_sources(self) -> list[str]:
-        """Return the sources of the labels, timed or estimated: see solution.domain.graph."""
+        """Return how the labels were obtained: timed, estimated or both (solution.domain.graph)."""
         import polars as pl
 
         if not self.graphs.is_file():
             return []
         graphs = pl.read_parquet(self.graphs, glob=False)
-        # The column is missing in runs from before labels could be estimates.
+        # runs from before labels could be estimates lack the column
         if "label_source" not in graphs.columns:
             return [TIMED]
         return sorted(graphs.filter("labelled")["label_source"].unique())
@@ -191,7 +191,7 @@ def read_run_record(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run came from, as origin.json stores it; every field is text."""
+    """The latest training of a run, as origin.json stores it; every field is text."""
 
     data: str  # the folder that the user gave
     store: str  # the folder of the prepared data
@@ -207,9 +207,9 @@ class Origin:
 
 
 def list_stores(run: Run) -> list[Path]:
-    """Return the possible paths of the run's store, the most likely first. They are the recorded
-    path, if it is absolute, and the folder of that name among this machine's stores; without a
-    record, the store with the run's name."""
+    """Return the possible paths of the run's store, the most likely first: the recorded path, if it
+    is absolute, and the folder of that name in find_stores(). If no origin is recorded, return the
+    store with the run's name."""
     origin = recall_origin(run)
     if origin is None:
         return [find_stores() / run.folder.resolve().name]
@@ -231,20 +231,20 @@ def remember_origin(run: Run, data: Path, store: Path) -> None:
 
 
 def _as_text(name: str) -> str:
-    """Escape bytes that are not valid text, because records must be text."""
+    """Escape bytes that are not valid UTF-8, because a record must be valid text."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def recall_command(run: Run, experiment: str | None = None) -> str:
-    """Return the command that continues the run, for messages; with an `experiment` one that trains
-    it in the run. It deletes nothing and names the run's folder, also if the run was copied, except
-    for `fastslow demo`, which has one folder."""
+    """Return the command that continues the run, for messages; with `experiment`, a command that
+    trains it in the run. The command never has --replace. It names the run's current folder,
+    because the run may have been copied; `fastslow demo` always uses one folder."""
     origin = recall_origin(run)
     command = origin.command if origin else "fastslow run DATA"
     words = [word for word in shlex.split(command) if word != "--replace"]
     added = ["--experiment", experiment] if experiment and experiment not in words else []
     if added and origin is not None and words[1:2] != ["run"]:
-        # `train` takes one experiment, and `demo` none
+        # `train` trains one experiment, and `demo` none that is given, so the command becomes `run`
         settings = run.record()["settings"]
         words = ["fastslow", "run", origin.data]
         added += ["--scheme", str(settings["scheme"]), "--folds", str(settings["folds"])]

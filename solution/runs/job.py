@@ -49,8 +49,8 @@ class JobRecord:
     volatility: float | None = None  # standard deviation of the last ten validation scores
 
     def fits(self) -> list[slice]:
-        """Return the slice of `curve` of each model that the ranker fitted, in order."""
-        # The steps of each fit begin low again, so a slice begins where the step does not increase.
+        """Return each fitted model's slice of `curve`, in order of fitting."""
+        # Each fit restarts the step count, so a new slice begins where the step does not increase.
         steps = [step for step, _ in self.curve]
         later = [i for i in range(1, len(steps)) if steps[i] <= steps[i - 1]]
         return [slice(*ends) for ends in pairwise([0, *later, len(steps)]) if steps]

@@ -72,12 +72,12 @@ def open_run(
 
 
 def keep_others_out(run: Run) -> AbstractContextManager[None]:
-    """Lock the folder of a run as open_run does; InputError if another process has locked it."""
+    """Lock the run's folder like open_run; raise InputError if another process holds the lock."""
     return locked(run.folder, "Wait for it, then give the command again.")
 
 
 def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
-    """Raise InputError as open_run would, before the data is prepared.
+    """Raise InputError as open_run would. Called before the data is prepared, to fail early.
 
     Args:
         known: the settings that are known before the preparation; only these are compared.
@@ -104,7 +104,7 @@ def _read_ours(folder: Path) -> dict[str, Any] | None:
 
 
 def _describe(settings: dict[str, Any]) -> dict[str, Any]:
-    # Convert to JSON and back, so that tuples compare equal to the lists that a file gives.
+    # Convert to JSON and back, so that tuples become lists, as in the record of the file.
     described: dict[str, Any] = json.loads(
         json.dumps({"settings": settings, "code": fingerprint_code()})
     )
@@ -178,8 +178,8 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
-    """Return a line "NAME: OLD, now NEW" for each difference of two values. Dictionaries are
-    compared key by key; the common beginning of two texts is left out."""
+    """Return a line "NAME: OLD, now NEW" for each difference between two values. Dictionaries are
+    compared key by key. If two texts begin alike, the common beginning is not shown."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
         pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]
@@ -192,8 +192,8 @@ def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
 
 
 def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ between two runs, by name, with both values. An experiment
-    that only one of the runs has does not count as a difference."""
+    """Return {setting: (value in one, value in other)} for all settings that differ. An experiment
+    that only one of the two runs has does not count as a difference."""
     first, second = dict(one), dict(other)
     experiments, others = (settings.pop(EXPERIMENTS, {}) for settings in (first, second))
     pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}

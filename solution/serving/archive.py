@@ -47,7 +47,7 @@ def is_archive(path: Path) -> bool:
 
 def unpack(path: Path, folder: Path) -> None:
     """Unpack a bundle's zip into an empty folder, without comparing checksums. Raises InputError if
-    the file is no zip, its members are not those that its record lists, or the disk is full."""
+    the file is no zip, its members differ from the list in its record, or the disk is full."""
     try:
         with open_untrusted(path, folder) as archive:
             members = _check_members(archive, path)

@@ -77,7 +77,7 @@ class Bundle:
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
-        state.pop("_libraries", None)  # belongs to this process; the copy finds its libraries again
+        state.pop("_libraries", None)  # libraries of this process; the copy finds its own
         return state
 
     def describe(self) -> str:
@@ -96,9 +96,9 @@ class Bundle:
         regret: float = REGRET,
         confidence: float = CONFIDENCE,
     ) -> Ranking:
-        """Rank a graph's configurations, and say how many of the first to measure: the best of
-        these is at most the share `regret` slower than the best of all, for a share `confidence`
-        of programs.
+        """Rank a graph's configurations and estimate k, how many of the first to measure: for a
+        share `confidence` of programs, the fastest of these k is at most the share `regret` slower
+        than the fastest of all.
 
         `graph`: a graph as read from a file, or the path of a file or of a store's file. `facts`:
         sizes of the whole program, needed for a pruned graph unless its path is given. Raises
@@ -129,7 +129,7 @@ class Bundle:
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
         """Return a scorer for new configurations of an unpruned program. All its scores are
         comparable, because its reference list is fixed. The list has at most `reference` of the
-        graph's configurations, or generated ones if the graph has only one."""
+        graph's configurations, or of generated configurations if it has only one."""
         from solution.serving.session import REFERENCE, open_session
 
         program, _ = _read(graph)

@@ -94,8 +94,8 @@ def _list_caveats(record: BundleRecord) -> Iterator[str]:
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:
-    """Yield a table row for each collection and family (see name_family). The row
-    has an interval if there are enough graphs."""
+    """Yield a table row for each collection and family (see name_family), with an interval if there
+    are enough graphs."""
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
             yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"

@@ -2,12 +2,12 @@
 
 A student is a small net distilled from an ensemble. Its file computes scores from arrays.
 `find_inputs` computes these arrays from a graph, still in Python. The file's scores equal the
-student's up to rounding. A net's layers are those of solution.models.layout.layout_forward and
-solution.models.tile.tile_forward: GraphLayers writes each as operations instead of computing it.
+student's up to rounding. The layers equal those in solution.models.layout.layout_forward and
+solution.models.tile.tile_forward, but GraphLayers writes ONNX operations instead of arrays.
 
 A layout net computes a node only once for all configurations in which it has the same value. Such a
-class of (node, configuration) pairs is a colour (solution.models.layout.colour_refinement). Each
-round of message passing has other colours before it (its inputs) than after it (its outputs).
+class of (node, configuration) pairs is a colour (solution.models.layout.colour_refinement). The
+colours after a round of message passing (its outputs) differ from the colours before (its inputs).
 """
 
 from collections.abc import Mapping
@@ -208,7 +208,7 @@ class GraphLayers:
         self._inputs: list[Any] = []
 
     def take(self, name: str, kind: str, *shape: int | str) -> str:
-        """Add an input of kind float, int or bool; words in its shape name free dimensions."""
+        """Add an input of kind float, int or bool; strings in its shape name free dimensions."""
         self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
         return name
 

@@ -19,7 +19,7 @@ from solution.system.errors import InputError
 from solution.system.progress import warn
 from solution.system.terminal import say
 
-# least bytes of graph files per worker process, because each takes seconds to import libraries
+# minimum bytes of graph files per worker process, because each takes seconds to import libraries
 BYTES_WORTH_A_WORKER = 16 << 20
 
 
@@ -34,9 +34,9 @@ class Predicted:
 
 def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> Predicted:
     """Rank every test graph of a prepared store or folder of npz files by the scores of
-    `Bundle.rank`, which equal those of the run that was packed. `workers`: number of processes; by
-    default one per core, or none for small files. Raises InputError if there is no test graph, or
-    one is unreadable or cannot be ranked."""
+    `Bundle.rank`, which equal the packed run's scores. `workers`: number of processes; by default
+    one per core, or none for small files. Raises InputError if there is no test graph, or one is
+    unreadable or cannot be ranked."""
     seals: Mapping[Path, str] = {}  # a folder of npz files has no checksums
     if is_store(data):
         store = Store.open(data)

@@ -240,8 +240,8 @@ def _is_program(path: Path) -> bool:
 
 
 def _is_protobuf(path: Path) -> bool:
-    """Return True if the file is a protobuf: it has a protobuf suffix and no other form's contents,
-    or another suffix and the first bytes of a module."""
+    """Return True if the file is a protobuf: with a protobuf suffix unless its contents are of
+    another form; with another suffix only if it begins like a module."""
     if not path.is_file() or path.suffix == ".py":
         return path.suffix in PROTOBUF
     form = find_form_of(path)

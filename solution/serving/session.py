@@ -5,11 +5,11 @@ how frequent the configuration's layouts are in the batch, and on how far its su
 from the batch's mean. So a session has one fixed *reference list* of configurations. Every
 configuration is scored as if it were alone in a batch with that list. Each model's score becomes
 (score - mean) / standard deviation, both over the model's scores of the list. The session merges
-these by the recipe's weights. It does so even if the recipe merges ranks, because ranks do not
-exist as long as configurations are still to come.
+these by the recipe's weights, even if the recipe merges ranks: a rank is unknown while further
+configurations may come.
 
-The list is prepared once. Layout nets compute only the nodes that a configuration changes, if it is
-similar to one that they have computed.
+The list is prepared once. A layout net recomputes only the nodes by which a configuration differs
+from a similar one that was computed before.
 """
 
 import dataclasses
@@ -111,7 +111,7 @@ def open_session(
     graph: Graph, reference: int, models: Models, weights: Mapping[str, float]
 ) -> Session:
     """Return a scorer whose reference list has at most `reference` of the graph's configurations,
-    generated ones if the graph has only one. Raises InputError if `reference` is less than 1 or no
+    or of generated ones if it has only one. Raises InputError if `reference` is less than 1 or no
     configurations can be generated."""
     if reference < 1:
         raise InputError(f"reference is {reference}, expected a number of configurations from 1.")
@@ -147,7 +147,7 @@ def _vote_by_net(net: ListedNet, configs: np.ndarray) -> np.ndarray:
 
 
 class TogetherWith:
-    """A model that is told which configurations are the reference list (Graph.listed), so that one
+    """A model that reads from Graph.listed which configurations are the reference list, so that one
     call scores all new configurations."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:

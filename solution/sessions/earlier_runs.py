@@ -101,8 +101,8 @@ def _adopt_one(folder: Path, target: Path) -> bool:
 
 
 def _find_as_described(name: str, described: Any) -> Experiment:
-    """Return the experiment `name`, or its quick variant if `described`, the experiment in a run's
-    record, is that variant."""
+    """Return the experiment `name`: its quick variant (one seed, short trainings) if that is what
+    the run's record `described`, else the full one."""
     found = find_named_experiment(name)
     quick = found.quick()
     return quick if quick.describe() == described else found
@@ -139,13 +139,13 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
 
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return what differs between the records of two runs: "code", and the names of settings. The
-    names are separated by commas."""
+    """Return what differs between the records of two runs: "code" and the names of settings,
+    separated by commas."""
     different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 
 
-# An empty store: joining needs only the names of the graphs, which are in the run's table.
+# empty store for a plan: joining uses only the graphs' names, which the run's table has
 _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 

@@ -1,8 +1,8 @@
 """Write and read kernel.json, which identifies the outputs of a notebook's session.
 
-A push uploads a notebook to Kaggle and starts it. Kaggle shows the outputs of the latest session
-without saying which push started it, and its CLI saves whatever it receives. So the outputs contain
-a record of their push and commit, whether the notebook finished, and the checksum of every file.
+A push uploads a notebook to Kaggle and starts it. Kaggle's CLI downloads the outputs of the latest
+session, whichever push started it. So the outputs contain a record of their push and commit,
+whether the notebook finished, and the checksum of every file.
 """
 
 from contextlib import suppress
@@ -70,8 +70,8 @@ def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
 
 
 def find_foreign(folder: Path) -> list[str]:
-    """Return the files in a folder of outputs that were made or changed outside a pushed session.
-    All files are returned if there is no record of a session that a push started."""
+    """Return the files in a folder of outputs that are links, or that its session's record lacks or
+    lists with another checksum; all files if no session started by a push left a record."""
     written: dict[str, str] = {}
     with suppress(InputError):
         record = read_session_record(folder)

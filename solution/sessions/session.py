@@ -142,8 +142,8 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder of the store that all notebooks share; quick looks (`limit`) share
-        another."""
+        """Return the folder of the store that all notebooks share. With `limit` (quick look),
+        return another folder, which all quick looks share."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager
@@ -152,7 +152,7 @@ class Session:
         Complete jobs are kept, so the next session continues from there."""
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
-        # The timer must not fire before the block has begun: only the block catches OutOfTimeError.
+        # Wait at least LEAST_SECONDS: before the `try` begins, nothing catches OutOfTimeError.
         left = max(LEAST_SECONDS, self.begun + 3600 * hours - time.monotonic())
         before = {number: signal.signal(number, _stop) for number in REASONS}
         signal.setitimer(signal.ITIMER_REAL, left)
@@ -199,10 +199,10 @@ def find_inputs() -> Path:
 
 
 def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
-    """Return a store below `inputs`, otherwise a folder with npz files; None if there is neither.
+    """Return a store below `inputs`; without one, a folder with npz files; without either, None.
 
-    The sample inside a copy of this project is ignored. If several folders have data, the one that
-    contains the data of all others is returned; InputError if none does.
+    The sample inside a copy of this project is ignored. If several folders qualify, return the
+    folder that contains the data of all others; InputError if none does.
 
     Args:
         prepared: whether a store is accepted; otherwise only npz files are.

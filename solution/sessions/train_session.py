@@ -79,7 +79,7 @@ class Packing:
         return pack(self.run, recipe, path, refitted=self.kind == REFIT)
 
     def _find_lacking(self) -> list[Job]:
-        """Return the missing models of all folds, including those that other sessions train."""
+        """Return the missing models of all folds, including models that other sessions train."""
         return list_missing(self.experiments, self.plan, self.run, Choice(self.collections))
 
     def _list_refits(self) -> list[Job]:
@@ -105,7 +105,7 @@ class Share:
     folds: str = ""  # numbers of the folds to train, such as "0,3"; empty: all
     hours: float = 11.5  # time limit of the session; Kaggle kills a kernel after 12 hours
     packed: str = NOTHING  # the models that become a bundle: NOTHING, FOLDS or REFIT
-    recipe: str = ""  # its members and its fallback are the experiments; empty: as `fastslow run`
+    recipe: str = ""  # name or path of the recipe to train; empty: the default of `fastslow run`
 
     def __post_init__(self) -> None:
         if self.packed not in (NOTHING, FOLDS, REFIT):
@@ -173,8 +173,8 @@ def _choose_store(
     limit: bool,
     replace: bool,
 ) -> Path:
-    """Return the folder of the store to prepare. Data of this notebook alone (`data`) has a store
-    of its own, which is deleted if it is to be replaced."""
+    """Return the folder of the store to prepare. If `data` is given, this folder is the notebook's
+    alone; with `replace`, an existing store in it is deleted."""
     folder = session.store(limit=limit)
     if data is None:
         return folder

@@ -3,7 +3,7 @@
 Every command works on a local copy, a *mirror*. It is updated before the work, and changed files
 are uploaded afterwards. NAME.mirror.json beside it records each file's remote version, local size
 and local time of change when both sides were last equal (the `Facts`). A file has changed on a side
-whose facts differ from the recorded ones.
+whose facts differ from the record.
 Credentials come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS), not from addresses.
 """
 

@@ -1,4 +1,4 @@
-"""Define the one exception whose message is written for users."""
+"""Define the only exception class whose messages are written for users."""
 
 
 class InputError(Exception):

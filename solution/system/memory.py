@@ -100,7 +100,7 @@ def _list_hierarchies(
     """Yield version, mount point and the process's group for each hierarchy that limits memory."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
+    except OSError:  # this system is not Linux
         return
     for line in lines:
         _, controllers, group = line.split(":", 2)

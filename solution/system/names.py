@@ -28,7 +28,7 @@ def make_safe(name: str) -> str:
 def leads_out(name: str) -> bool:
     """Return whether a file of this name could lie outside of the folder that it is written to."""
     steps = name.replace("\\", "/").split("/")
-    is_absolute = name.startswith("/") or ":" in steps[0]  # such as C:, a drive of Windows
+    is_absolute = name.startswith("/") or ":" in steps[0]  # for example C:, a Windows drive
     return not name or is_absolute or ".." in steps or "\\" in name or "\0" in name
 
 

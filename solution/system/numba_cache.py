@@ -21,7 +21,7 @@ def choose_cache() -> None:
     """Set numba's cache folder for this process and its children, unless the user has set one."""
     if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(find_cache())
-    # If numba is imported already, it has read the environment, so it must read it again.
+    # numba reads the environment when it is imported, so an imported numba must read it again.
     if numba := sys.modules.get("numba"):
         numba.config.reload_config()
 

@@ -175,7 +175,7 @@ def start_child(
     """
     begin = (dict(os.environ), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
-    # Start multiprocessing's resource tracker now, because starting it below would unblock Ctrl-C.
+    # Start multiprocessing's resource tracker before blocking Ctrl-C: starting it unblocks Ctrl-C.
     resource_tracker.ensure_running()
     with _no_script(), _interrupts_held():
         process.start()

@@ -21,7 +21,7 @@ from solution.system.wording import spell
 
 T = TypeVar("T")
 
-console = PlainConsole(stderr=True)  # standard output is for results
+console = PlainConsole(stderr=True)  # stderr, because results go to standard output
 
 
 def warn(words: str) -> None:

@@ -1,7 +1,7 @@
 """Keep results that take long to compute in files, for other processes and later runs.
 
-A result is a dataclass of arrays, numbers and flags. It is found by a hash of what it was computed
-from, and of the code. Deleting the folder is safe at any time.
+A result is a dataclass of arrays, numbers and flags. Its file is named by a hash of the inputs and
+of the code that computes it. Deleting the folder is safe at any time.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ from solution.system.names import cache_of_variable
 T = TypeVar("T")
 
 VARIABLE = "FASTSLOW_TABLES"
-FOLDER = "state-tables"  # in the folder that the variable gives: all files in it are ours
-MOST_BYTES = 20 << 30  # size limit of the folder; beyond it the results not used longest go
-LEFT_FREE = 10 << 30  # nothing is kept if less than this would be free on the disk
+FOLDER = "state-tables"  # subfolder of the folder in VARIABLE; any file in it may be deleted
+MOST_BYTES = 20 << 30  # size limit; beyond it, the least recently used results are deleted
+LEFT_FREE = 10 << 30  # a result is not stored if fewer bytes than this would stay free on the disk
 
 
 @dataclasses.dataclass(frozen=True)
 class Shelf:
     folder: Path
-    version: str  # names the code that computes the results
+    version: str  # identifies the code that computes the results
 
 
 _OPEN: ContextVar[Shelf | None] = ContextVar("shelf", default=None)
@@ -40,9 +40,9 @@ _OPEN: ContextVar[Shelf | None] = ContextVar("shelf", default=None)
 
 @contextmanager
 def keeping(version: str) -> Iterator[None]:
-    """Let `recall` keep results in the block. `version`: names the code that computes them. Nothing
-    is kept if there is no home folder and the variable is not set. Raises InputError if the
-    variable contains the address of a bucket."""
+    """Let `recall` store results in the block. `version` identifies the code that computes them. No
+    result is stored without a home folder, unless VARIABLE is set in the environment. Raises
+    InputError if VARIABLE is set to the address of a bucket."""
     try:
         shelf = Shelf(cache_of_variable(VARIABLE, "tables") / FOLDER, version)
     except RuntimeError:  # there is no home folder
@@ -55,7 +55,7 @@ def keeping(version: str) -> Iterator[None]:
 
 
 def is_keeping() -> bool:
-    """Return whether `recall` keeps results now: in a block `keeping`, on a disk with room."""
+    """Return whether `recall` stores results now: in a `keeping` block, on a disk with room."""
     shelf = _OPEN.get()
     if shelf is None:
         return False
@@ -66,11 +66,11 @@ def is_keeping() -> bool:
 
 
 def recall(kind: type[T], make: Callable[[], T], parts: Iterable[np.ndarray | str]) -> T:
-    """Return the result of `make`, an instance of the dataclass `kind`: from a file if it was kept,
-    else computed, and kept if a block `keeping` is entered and the disk has room.
+    """Return the result of `make`, an instance of the dataclass `kind`. If its file exists, read
+    it; otherwise compute it, and store it if a `keeping` block is active and the disk has room.
 
     Args:
-        parts: everything that the result depends on but the code.
+        parts: everything on which the result depends, except the code.
     """
     shelf = _OPEN.get()
     if shelf is None:
@@ -95,8 +95,8 @@ def _hash(parts: Iterable[np.ndarray | str]) -> str:
 
 
 def _read(kind: type[T], path: Path) -> T | None:
-    """Return the kept result; None if there is none, or it is damaged."""
-    with suppress(OSError):  # the time of last use; a folder that is only read keeps none
+    """Return the stored result; None if there is none, or it is damaged."""
+    with suppress(OSError):  # update the time of last use; a read-only folder does not allow it
         os.utime(path)
     try:
         values: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def _write(result: Any, path: Path) -> None:
 
 
 def _make_room(folder: Path, most: int) -> None:
-    """Delete the results that were not used longest until the folder has at most `most` bytes."""
+    """Delete the least recently used results until the folder has at most `most` bytes."""
     entries = []
     for path in folder.iterdir():
         with suppress(OSError):  # another process has deleted it

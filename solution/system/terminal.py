@@ -49,7 +49,7 @@ class PlainConsole(Console):
         self._is_wide, self._settings = is_wide, settings
 
     def __getattr__(self, name: str) -> Any:
-        # Without `_settings`, rich's Console is initialised already: it has no such attribute.
+        # Without `_settings`, rich's Console is initialised, so the attribute really is unknown.
         if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")

@@ -105,7 +105,7 @@ def _is_of_contents(error: Exception) -> bool:
 def describe_member(name: str) -> zipfile.ZipInfo:
     """Return the header of an uncompressed member, without the time at which it is written."""
     info = zipfile.ZipInfo(name, EPOCH)
-    info.create_system = 3  # Unix, on every system
+    info.create_system = 3  # Unix, also if this system is another
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     return info
 

@@ -1,13 +1,12 @@
 """Train small rankers on the scores of an ensemble instead of runtimes: `fastslow pack --distill`.
 
-A small ranker is called a student. The student that holds out a fold learns from the ensemble's
-models that held out the same fold; it learns on graphs of the other folds and on test graphs. So
-nothing about the fold leaks to the student through its teachers, and its out-of-fold score is as
-honest as theirs. The student that is packed learns from all models on all graphs.
+A small ranker is called a student, the ensemble its teacher. The student that holds out a fold
+learns from the models that held out the same fold, on graphs of the other folds and on test graphs.
+So nothing about the fold leaks through the teacher, and the student's out-of-fold score is
+unbiased. The student that is packed learns from all models on all graphs.
 
-A teacher can score any configuration. So for each layout graph it also scores configurations that
-were never measured, which makes a student's scores more like its teacher's (the log has the
-numbers).
+A teacher can score any configuration. So each layout graph also gets generated configurations,
+which were never measured. With them a student's scores are more like its teacher's.
 
 Source: Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; of rankings:
 Tang and Wang, "Ranking distillation", KDD 2018.
@@ -48,8 +47,8 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-# maximum number of configurations of a layout graph that a student learns from: generated ones,
-# and ones from the graph's file
+# maximum number of configurations of a layout graph that a student learns from: generated (MADE),
+# and from the graph's file (OWN)
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
 LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
@@ -97,8 +96,8 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """Return the collections that the ensemble can teach, because the recipe gives a trained model
-    a weight for them. Raises InputError if there are none, or a model is from a user's file."""
+    """Return the collections that students can learn: the recipe weighs a trained model for them.
+    Raises InputError if there are none, or a model is from a user's file."""
     teachers = _list_teachers(run, recipe)
     for name, folder, _ in teachers:
         if str(read_record(folder / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
@@ -142,9 +141,9 @@ class Teacher:
         self._models: dict[Path, Model] = {}
 
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
-        """Yield the graphs with exp((score - mean) / deviation) of the ensemble's scores as
-        runtimes. Layout graphs also get generated configurations. Graphs that no model of the
-        ensemble ranks are left out."""
+        """Yield the graphs with pseudo-runtimes from the ensemble's scores: exp((score - mean) /
+        standard deviation). Layout graphs also get generated configurations. Graphs that no model
+        of the ensemble ranks are left out."""
         with one_thread():
             for given in graphs:
                 graph = _add_layouts(given) if given.collection.kind == "layout" else given
@@ -194,8 +193,8 @@ class Teacher:
 
 
 def _add_layouts(graph: Graph) -> Graph:
-    """Return the graph with at most OWN_LAYOUTS of its configurations, and at most MADE_LAYOUTS
-    generated ones."""
+    """Return the graph with at most OWN_LAYOUTS of its own and MADE_LAYOUTS generated
+    configurations."""
     check_no_options(graph)
     chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:

@@ -31,8 +31,8 @@ def is_own(experiment: Experiment) -> bool:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Load an experiment as find_experiment does. In a user's file, find also mistakes that only
-    training would show, and raise InputError."""
+    """Load an experiment as find_experiment does. For a user's file, also raise InputError for
+    mistakes that would otherwise show only in training."""
     if Path(name).suffix != ".py":
         return find_experiment(name)
     with refuse_other_folder(name):
@@ -95,9 +95,9 @@ def _check_settings(settings: RankerSettings, source: str) -> None:
 
 @contextmanager
 def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
-    """Turn an error that the experiment's file raises in the block into an InputError with file,
-    line and function. If a GPU is out of memory, the InputError says so. Other errors are defects
-    of this program and keep their traceback. `doing`: the activity, for the message."""
+    """If the block raises an error from the experiment's file, raise an InputError with file, line
+    and function instead; likewise if a GPU is out of memory. Other errors are defects of this
+    program and keep their traceback. `doing`: the activity, for the message."""
     try:
         yield
     except (Exception, SystemExit) as error:  # SystemExit: sys.exit would end the program silently
@@ -129,8 +129,8 @@ def _find_frames(
 
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:
-    """Fit a user's model on one graph, predict and save it, because its file may contain an error
-    that would otherwise show only after a long training."""
+    """Fit a user's model on one graph, predict and save it, so that an error in its file shows
+    before a long training."""
     if not is_own(experiment) or not experiment.ranker.learns:
         return
     for collection in experiment.collections:
@@ -180,8 +180,8 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError if scores are not finite in 32 bits, or if they differ in 64 bits and are
-    all equal in 32."""
+    """Raise InputError if scores are not finite as 32-bit floats, or if rounding to 32 bits makes
+    different scores all equal."""
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"

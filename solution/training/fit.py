@@ -53,7 +53,7 @@ class LearningCurve:
     def points(self) -> list[tuple[int, float]]:
         """Return at most about MAX_POINTS points (step, validation score) in order of time, always
         with the first, the last and the first best point. If a ranker fits several models, one
-        after the other, the steps of each begin low again."""
+        after the other, each restarts the step count."""
         return [self._points[index] for index in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
@@ -112,8 +112,7 @@ def train_job(
         try:
             with one_thread(), name_failure(job.experiment, job.describe()):
                 _train(job, plan, run, report, teach, checkpoints)
-        # The fit diverged. Remove its checkpoints, so that the next start does not continue from
-        # them.
+        # After a divergence the checkpoints are useless: the next start must begin without them.
         except InputError:
             remove(checkpoints)
             raise
@@ -168,7 +167,7 @@ def _record(
 
 def predict_part(ranker: Ranker, job: Job, plan: Plan, part: str) -> pl.DataFrame:
     """Return a part's predictions (out_of_fold or test) for the job's collections. Raises
-    InputError if a score is not finite, before the model is stored."""
+    InputError if a score is not finite."""
     frames = [predictions.SCHEMA.to_frame()]
     for collection in job.collections:
         if part == "test":

@@ -1,7 +1,7 @@
 """Score settings on held-out folds without writing anything.
 
-Folds, inner validation graphs and configurations are chosen as in `fastslow run`. So the scores are
-equal to those of a run in which the experiment learns from the same `collections`.
+Folds, inner validation graphs and configurations are chosen as in `fastslow run`. So the scores
+equal the scores of a run in which the experiment learns from the same `collections`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

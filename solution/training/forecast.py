@@ -2,13 +2,13 @@
 
 One fit of each experiment and group of collections is observed for some seconds. As many fits run
 at once as in the run itself, because fits slow each other down. Later steps of a fit are assumed to
-take as long as the observed ones. A run that must end in time first drops seeds, because they
+take as long as observed steps. To fit into the hours, a run first drops seeds, because they
 change a score least; then folds, so that a model learns from fewer graphs; then epochs. A resumed
 run keeps its reduction.
 
-Cost models spend most of their time on state tables; those of large graphs are shared by all models
-of a run (solution.features.propagation.state_table). The time of a table is extrapolated from few
-configurations of few graphs, and counted once for each large graph.
+Cost models spend most of their time on state tables (solution.features.propagation.state_table):
+the layouts of each node in each configuration. All models of a run share the tables of large
+graphs, so their time is counted once. It is extrapolated from few configurations of few graphs.
 """
 
 import json
@@ -47,7 +47,7 @@ from solution.training.plan import IS_LABELLED, IS_TEST, Plan
 from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
-# seconds after which an observed fit is stopped, but not before its first step or second report
+# seconds after which an observed fit is stopped, once it has done a step or sent two reports
 PATIENCE = 20.0
 WORKERS_SECONDS = 6.0  # seconds until worker processes have started
 # seconds to merge the predictions of a small run; predictions merged per second in large runs
@@ -56,13 +56,13 @@ BYTES_OF_A_PREDICTION = 6  # bytes on disk, in the job's and the experiment's fi
 # to time predictions: maximum number of graphs to fit on, and of configurations to predict
 FEW, TRIED = 8, 2000
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
-# To time cost models: number of graphs to fit on; shares of the graphs, by their nodes, that are
-# smaller than those whose tables are timed.
+# To time cost models: number of graphs to fit on; quantiles (by number of nodes) of the graphs
+# whose state tables are timed.
 FITTED, TABLED_AT = 4, (0.25, 0.5, 0.75)
-# maximum of nodes times configurations in a table that is timed; minimum of its configurations
+# for a timed state table: maximum of nodes times configurations, minimum of configurations
 MOST_TABLED, FEWEST_TABLED = 1 << 19, 16
-# WORK of what a job learns from or predicts: all configurations of a test graph, MAX_CONFIGS of
-# another
+# Number of configurations that a job uses of a graph: all of a test graph, at most MAX_CONFIGS of a
+# labelled one. LIMITED_WORK is the time proxy for them.
 LIMITED = pl.when(IS_TEST).then(pl.col("configs")).otherwise(pl.col("configs").clip(0, MAX_CONFIGS))
 LIMITED_WORK = pl.col("nodes").cast(pl.Float64) * LIMITED
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
@@ -71,10 +71,10 @@ FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 @dataclass(frozen=True)
 class Observed:
-    """What was measured of a job."""
+    """The estimated time of a job, extrapolated from a short fit."""
 
-    seconds: float  # estimated seconds to fit and to predict; of a cost model, without state tables
-    table_seconds: float = 0.0  # seconds of a state table for each node and configuration
+    seconds: float  # to fit and predict; for a cost model without large graphs' state tables
+    table_seconds: float = 0.0  # seconds to compute a state table, per node and configuration
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def _share_tables(
     groups: Mapping[tuple[str, tuple[str, ...]], Sequence[Job]],
     observed: Sequence[Observed],
 ) -> list[float]:
-    """Return the seconds of large graphs' state tables for each of `groups`. Experiments on the
-    same collections share them."""
+    """Return for each of `groups` its part of the seconds for large graphs' state tables, which are
+    divided equally among the experiments on the same collections."""
     slowest: dict[tuple[str, ...], float] = defaultdict(float)
     sharing: dict[tuple[str, ...], int] = defaultdict(int)
     for (_, group), one in zip(groups, observed, strict=True):
@@ -157,12 +157,12 @@ def _observe_fit(
 
 
 def _observe_costs(job: Job, plan: Plan, rows: pl.DataFrame) -> Observed:
-    """Return what a cost model takes. It is fitted on a few graphs of median size, and on half of
-    them, with state tables that exist; so what a fit takes for each graph is told from the rest.
-    The time of tables is measured alone."""
+    """Return the estimated time of a cost model. It is fitted on a few graphs of median size, and
+    on half of them, when their state tables exist already; the difference of the two times is the
+    time of the additional graphs. The time of tables is measured separately."""
     settings = job.experiment.ranker
     few = rows.sort(LIMITED_WORK)[max(0, (len(rows) - FITTED) // 2) :][:FITTED]
-    # held here, because their tables are kept in memory for as long as they are
+    # keep the graphs alive: a graph's cached tables are freed with it
     graphs = [_take_few(graph) for graph in plan.load(few, settings)]
     ranker = settings.quick().build(job.seed)
     assert isinstance(ranker, CostRanker)
@@ -193,7 +193,8 @@ def _observe_costs(job: Job, plan: Plan, rows: pl.DataFrame) -> Observed:
 
 def _count_work(settings: RankerSettings, sizes: Sequence[tuple[int, int]]) -> float:
     """Return a proxy for the time of a cost model's fit on graphs of these `sizes` (nodes,
-    configurations): a net visits each a number of times, a kernel reads all configurations."""
+    configurations): nodes times visits per epoch for a net, nodes times configurations for a
+    kernel."""
     nodes, configs = np.array(sizes, dtype=float).T
     if isinstance(training := getattr(settings, "training", None), TrainingSettings):
         configs = np.bincount(list_visits(configs.astype(int), training), minlength=len(nodes))
@@ -209,8 +210,8 @@ def _take_few(graph: Graph) -> Graph:
 
 
 def _time_tables(job: Job, plan: Plan, rows: pl.DataFrame, backend: str) -> float:
-    """Return the seconds of a state table for each node and configuration: the mean over graphs
-    that lie evenly among `rows`."""
+    """Return the seconds to compute a state table, per node and configuration: the mean over graphs
+    at the quantiles TABLED_AT of `rows`."""
     chosen = rows[sorted({int(share * len(rows)) for share in TABLED_AT})]
     found = []
     for graph in plan.load(chosen, job.experiment.ranker):
@@ -251,8 +252,8 @@ class Stopwatch:
 
 
 def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
-    """Return the estimated seconds of the job's predictions. A briefly trained model predicts the
-    graphs of median and of largest cost. The time is scaled to all graphs."""
+    """Return the estimated seconds of the job's predictions: the seconds of a briefly trained model
+    for the graphs of median and of largest cost, scaled to all graphs."""
     asked = _find_predicted(job, plan).sort(WORK)
     if asked.is_empty():
         return 0.0
@@ -366,8 +367,8 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether a run's recorded `settings` (JSON) contain at least one of the experiments. If
-    they contain one of them with other settings, return False."""
+    """Return whether a run's recorded `settings` (JSON) contain at least one of the experiments,
+    and none of them with other settings."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
     there = wanted.keys() & known.keys()

@@ -68,8 +68,8 @@ EVERYTHING = Choice()
 
 
 def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Return the jobs whose experiment another process can load, and the jobs whose experiment was
-    made in memory."""
+    """Return (jobs whose experiment another process can load, jobs whose experiment was made in
+    memory)."""
     loaded = [job for job in jobs if job.experiment.origin]
     return loaded, [job for job in jobs if not job.experiment.origin]
 
@@ -96,15 +96,14 @@ def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -
 def list_missing(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> list[Job]:
-    """Return the jobs, selected by `choice`, that the run has not trained or whose files are
-    damaged."""
+    """Return the jobs of `choice` that the run has not trained or whose files are damaged."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     return [job for job in jobs if find_defect(job, run) is not None]
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """All jobs of a run. The untrained ones are divided into those that a filter selects, which are
+    """All jobs of a run. The untrained jobs are divided into jobs that a filter selects, which are
     to be trained, and the others."""
 
     jobs: Sequence[Job]
@@ -114,7 +113,7 @@ class Backlog:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], run: Run, choice: Choice = EVERYTHING) -> "Backlog":
-        """Check all jobs. Delete damaged ones that `choice` selects, with a warning for each."""
+        """Check all jobs. Delete damaged jobs that `choice` selects, with a warning for each."""
         chosen = [job for job in jobs if choice.includes(job)]
         others = [job for job in jobs if not choice.includes(job)]
         left_out = [job for job in others if find_defect(job, run)]
@@ -128,7 +127,7 @@ class Backlog:
 def find_backlog(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> Backlog:
-    """Return all jobs of the experiments as a Backlog, and print how many of those that `choice`
+    """Return all jobs of the experiments as a Backlog, and print how many of the jobs that `choice`
     selects are to be trained."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
     backlog = Backlog.of(jobs, run, choice)

@@ -154,14 +154,14 @@ def find_default_recipe(data: Path, *, limit: bool) -> Recipe:
 def find_hops(
     there: Collection[str], experiments: Sequence[Experiment], collections: Sequence[str] = ()
 ) -> tuple[int | None, str]:
-    """Return the number of edges around the configurable nodes within which nodes are needed (None:
-    the whole graphs), and the experiment that needs most.
+    """Return the largest `needed_hops` of the experiments, and the experiment with it. Nodes are
+    needed within this number of edges of the configurable nodes; None: all nodes.
 
     Experiments that rank none of the collections do not count, unless all do.
 
     Args:
         there: names of the data's collections.
-        collections: names of those that are asked for; empty: all.
+        collections: names of the collections to rank; empty: all.
     """
     asked = {*there} & {*collections} if collections else {*there}
     ranking = [e for e in experiments if asked & {*e.collections}] or experiments
@@ -174,7 +174,7 @@ def find_hops(
 def choose_place(target: Path, hops: int | None) -> Path:
     """Return the folder for a store that keeps all nodes within `hops` edges of configurable nodes
     (None: all nodes). This is `target` if the store there keeps them, or if there is no store yet
-    and `hops` is None or the least; otherwise `target` with "-whole" or "-hops-N" appended."""
+    and `hops` is None or the default; otherwise `target` with "-whole" or "-hops-N" appended."""
     usual = hops in (None, Preparation().hops)
     if _serves(target, hops) or (usual and not is_store(target)):
         return target
@@ -238,7 +238,7 @@ def save_split(plan: Plan, run: Run) -> None:
     if plan.sample_submission is not None:
         with replace_sealed(run.folder / SAMPLE_SUBMISSION) as temporary:
             shutil.copyfile(plan.sample_submission, temporary)
-    else:  # a copy of a file that is not in the data any more
+    else:  # remove the copy, if any: the data has no such file (any more)
         remove(run.folder / SAMPLE_SUBMISSION)
         remove(find_seal(run.folder / SAMPLE_SUBMISSION))
     try:

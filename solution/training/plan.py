@@ -61,7 +61,7 @@ class Plan:
         return self.store.load(rows, self.cache, self._prune(ranker))
 
     def _prune(self, ranker: RankerSettings | None) -> Preparation:
-        """Return the preparation that turns stored graphs into those that the ranker needs."""
+        """Return the preparation to apply to a stored graph before the ranker gets it."""
         if ranker is None:
             return Preparation(None)
         if ranker.needed_hops == self.store.preparation.get("hops"):

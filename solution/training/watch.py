@@ -46,8 +46,8 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # Reports of a stopped fit are repeated only if it validated. Otherwise `first` is known
-        # from the first report of the resumed fit.
+        # A stopped fit's reports are repeated only if it had validated. Otherwise the first report
+        # of the resumed fit shows how many epochs were done before.
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total
@@ -75,8 +75,8 @@ class FitLine:
 
 
 class TimeLeft:
-    """An estimate of the time until all models are trained, made from the finished ones. `kinds`:
-    the number of models of each kind."""
+    """An estimate of the time until all models are trained, from the durations of finished models.
+    `kinds`: the number of models of each kind."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)

@@ -41,7 +41,7 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
 
 
 def _is_own(kind: type) -> bool:
-    """Return whether the class is in a user's experiment file, and cannot be imported."""
+    """Return whether the class is defined in a user's experiment file, which cannot be imported."""
     return kind.__module__.startswith(FROM_FILE)
 
 
@@ -98,8 +98,8 @@ def _call(name: str, fields: dict[str, Any], indent: str) -> str:
 
 
 def _render(value: Any, indent: str, around: int) -> str:
-    """Return a value's source text, wrapped to WIDTH. Its line has the indentation `indent`, and
-    `around` characters beside the value."""
+    """Return a value's source text, wrapped to WIDTH characters. The line is indented by `indent`
+    and has `around` further characters beside the value."""
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _call(type(value).__qualname__, fields, indent)

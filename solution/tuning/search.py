@@ -1,11 +1,11 @@
 """Search the settings of an experiment by its out-of-fold scores.
 
 A trial scores one choice of settings; a study holds all trials of a search. The study is a SQLite
-file, so a search that was stopped can continue. A trial whose score is below the median after some
-folds is pruned, that is, stopped early. Test labels are never used.
+file, so a stopped search can continue. A trial is pruned (stopped early) if, after some folds, its
+score is below the median of earlier trials. Test labels are never used.
 
 Source: Akiba et al., "Optuna", KDD 2019; Bergstra and Bengio, "Random search for hyper-parameter
-optimization", JMLR 2012. 25 trials in 4 folds are the recipe of a published LightGBM study.
+optimization", JMLR 2012. A published LightGBM study used 25 trials in 4 folds.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ WARM_UP_TRIALS = 5  # complete trials before any trial is pruned
 class Scored:
     """The scores of a trial. Each step of a trial scores one collection on one fold."""
 
-    # after each step, the mean over the collections of their scores so far
+    # after each step, the mean over the collections scored so far of their mean scores
     values: tuple[float, ...]
     is_given_up: bool  # True if the trial was pruned or has diverged
     has_diverged: bool = False
@@ -53,8 +53,8 @@ class Scored:
 
 @dataclass(frozen=True)
 class Trials:
-    """A function that scores settings on the folds, in any worker process. `site`: how workers find
-    the graphs. `experiment`: the searched experiment, or a description to load it by."""
+    """A function that scores settings on the folds, in any worker process. `site` tells workers how
+    to find the graphs. `experiment` is the searched experiment, or a description to load it by."""
 
     site: Site
     experiment: ExperimentSpec | Experiment
@@ -62,10 +62,10 @@ class Trials:
     seed: int
 
     def __call__(self, values: dict[str, Any], limits: Sequence[float], report: Report) -> Scored:
-        """Score the experiment's ranker with the settings `values` by cross-validation: fit on all
-        folds but one, score on that one. A trial is pruned if, at a step (a collection and a fold),
-        its best mean score so far is below this step's limit in `limits`. Raises InputError if a
-        user's model fails."""
+        """Score the experiment's ranker with the settings `values` by cross-validation. A step
+        scores one collection on one fold; the model is trained on the other folds. The trial is
+        pruned at a step if the best mean score of its steps so far is below `limits[step]`. Raises
+        InputError if a user's model fails."""
         experiment = self._find()
         given = ", ".join(f"{name}={value}" for name, value in values.items())
         with name_failure(experiment, f"tried with {given}"):
@@ -102,7 +102,7 @@ class Trials:
         return Scored(tuple(found), is_given_up=False)
 
     def _list_steps(self) -> list[tuple[str, int]]:
-        """Return the steps (collection, fold), by fold, so that each collection is scored early."""
+        """Return the steps (collection, fold), sorted by fold: each collection is scored early."""
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -118,8 +118,8 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return for each step the score below which a trial is pruned: the median over complete
-    trials. The result is empty if fewer than WARM_UP_TRIALS are complete. Source: the median
+    """Return for each step the score below which a trial is pruned: the median of the complete
+    trials at this step. Empty if fewer than WARM_UP_TRIALS trials are complete. Source: the median
     stopping rule of Golovin et al., "Google Vizier", KDD 2017."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < WARM_UP_TRIALS:
@@ -158,7 +158,7 @@ class Search:
     seed: int = 0
     prune: bool = True
     executor: Executor = LocalExecutor(1)
-    # number of trials drawn before any of them is scored; None: as many as run in parallel
+    # number of trials sampled per batch; None: the executor's number of parallel slots
     at_once: int | None = None
 
     def run(self, trials: int) -> optuna.Study:
@@ -206,7 +206,7 @@ class Search:
             while (left := trials - _count_done(study)) > 0:
                 watch.note(_describe_best(study))
                 try:
-                    # Ask for the slots again each time, because a cluster may grow.
+                    # ask for the slots again in each round, because a cluster may grow
                     at_once = self.at_once or self._executor.slots
                     self._try_some(study, min(left, at_once), work, watch)
                 finally:
@@ -214,8 +214,8 @@ class Search:
             watch.note(_describe_best(study))
 
     def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
-        """Draw `count` trials, score them in parallel, and report them in the order of drawing, so
-        that results do not depend on which worker is first."""
+        """Sample `count` trials, score them in parallel, and report them in sampling order, so that
+        results do not depend on which worker finishes first."""
         searched = find_searched(self.experiment.ranker)
         needs = self._find_needs()
         asked, tasks = [], []
@@ -230,7 +230,7 @@ class Search:
         results: dict[int, Scored] = {}
         try:
             self._executor.run(work, tasks, watch, results.__setitem__)
-        finally:  # report the finished trials even if another one failed
+        finally:  # report the finished trials even if another trial failed
             for number in sorted(results):
                 tell(study, asked[number], results[number])
 
@@ -285,7 +285,7 @@ class Search:
             study_name=self.experiment.name,
             direction="maximize",
             load_if_exists=True,
-            # Optuna prunes nothing, because Trials decides whether to stop a trial early
+            # Optuna must not prune, because Trials decides whether to stop a trial early
             pruner=optuna.pruners.NopPruner(),
         )
         samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
@@ -298,7 +298,7 @@ class Search:
         return study
 
     def _check_same(self, study: optuna.Study) -> None:
-        """Record settings, code, data and folds in the study; InputError if it recorded others."""
+        """Record settings, code, data and folds in the study; InputError if its record differs."""
         wanted = {
             "ranker": repr(self.experiment.ranker),
             "source": self.experiment.source,
@@ -310,7 +310,7 @@ class Search:
             "seed": self.seed,
         }
         known = study.user_attrs or wanted
-        # settings that a record lacks: `train_jointly` was empty then, others count as equal
+        # defaults for what the study's record lacks: no joint training, otherwise the value now
         before = {**wanted, "train_jointly": []}
         for name, value in wanted.items():
             found = known.get(name, before[name])

@@ -94,13 +94,13 @@ def _with_room_for(distribution: BaseDistribution, value: Any) -> BaseDistributi
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return `value`; floats other than the experiment's are rounded to four significant digits."""
+    """Return `value`, rounded to four significant digits if the search drew it."""
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
-    """Return a copy of `settings` with `values`, by field name; nested ones as "training.loss"."""
+    """Return a copy of `settings` with `values`, by field name, nested as "training.loss"."""
     replaced = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {

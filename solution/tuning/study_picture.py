@@ -15,8 +15,7 @@ from solution.tuning.search import find_as_it_is
 COLUMNS = 3
 FEW = 5  # minimum number of complete trials for panels of the settings
 MANY = 30  # largest ratio of values on a log axis with labels at 1, 2 and 5 times powers of ten
-# if the largest value is less than NARROW times the smallest, a log axis has at most FEWER
-# intervals between labels, which are evenly spaced
+# if max/min of the values is below NARROW, a log axis gets at most FEWER evenly spaced intervals
 NARROW, FEWER = 4, 3
 
 
@@ -26,8 +25,8 @@ def draw_study(study: optuna.Study, path: Path) -> None:
 
 
 def make_figure(study: optuna.Study) -> Figure:
-    """Return a figure: the score of each trial, the best so far, and, from FEW complete trials on,
-    a panel of the score against each setting."""
+    """Return a figure of the score of each trial and the best score so far. From FEW complete
+    trials on, it also has one panel per setting: the score against the setting's value."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     names = list(complete[0].params) if len(complete) >= FEW else []
@@ -55,7 +54,7 @@ def _draw_history(
     values = np.array([trial.value for trial in complete], float)
     axes.plot(numbers, values, "o", color="C0", label="trial")
     axes.step(numbers, np.maximum.accumulate(values), where="post", color="C1", label="best so far")
-    # leave out pruned trials without scores, which diverged in their first step
+    # leave out pruned trials without scores: they diverged in their first step
     scored = [trial for trial in pruned if trial.intermediate_values]
     if scored:
         given_up = [list(trial.intermediate_values.values())[-1] for trial in scored]

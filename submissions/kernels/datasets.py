@@ -103,7 +103,7 @@ def provide(
 
 def _upload(folder: Path, name: str, note: str, kernels: Kernels) -> int:
     """Upload the folder; return the lowest number that the version can have."""
-    found = kernels.find_dataset(name)  # looked for each time: a failed upload may have made it
+    found = kernels.find_dataset(name)  # ask at each try: a failed upload may have created it
     kernels.upload_dataset(folder, name, note, is_there=found is not None)
     return found.version + 1 if found else 1
 

@@ -20,7 +20,7 @@ COMMIT_FILE = "solution/system/commit.txt"  # file with the commit, in this proj
 
 
 class InstallError(Exception):
-    """Error of an attached dataset that cannot be installed. Not a SystemExit, which would only end
+    """Raised if the attached dataset cannot be installed. Not a SystemExit, which would only end
     the notebook's cell."""
 
 

@@ -201,7 +201,8 @@ def _list_experiments(values: Mapping[str, Any]) -> list[str]:
 
 
 def _has_work(values: Mapping[str, Any]) -> bool:
-    """Tell if a chosen experiment ranks a chosen collection, by the beginnings of their names."""
+    """Return whether a chosen experiment ranks a chosen collection, judged by the first part of
+    both names, for example layout."""
     chosen = match(_list_experiments(values), values["EXPERIMENTS"])
     kinds = {name.partition("_")[0] for name in chosen}
     ranked = {name.partition(":")[0] for name in match(NAMES, values["COLLECTIONS"])}

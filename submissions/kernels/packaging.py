@@ -113,8 +113,8 @@ def name_commit(tree: SourceTree) -> str:
 
 
 def list_needs(python: str) -> list[str]:
-    """Return NAME==VERSION of every requirement that the image may lack. The versions are the ones
-    installed in this environment, so a kernel runs what was tested here."""
+    """Return NAME==VERSION of every requirement that the image may lack. The versions are installed
+    in this environment, so a kernel runs the packages that were tested here."""
     needed: dict[str, str] = {}
     waiting = [PROJECT_NAME]
     while waiting:

@@ -174,7 +174,7 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
             "pushed. Push it again."
         )
     if not replace:
-        _check_target(latest, target)  # again, because a download may take hours
+        _check_target(latest, target)  # check again, because a download may take hours
     # resolve: if `target` is a link, replace the folder behind it. alone: no other pull runs,
     # because the records are locked.
     with replace_folder(target.resolve(), alone=True) as temporary:

@@ -76,7 +76,7 @@ class Pushes(BaseModel):
         return found[-1] if found else None
 
     def put(self, push: Push) -> None:
-        """Add the push, or replace the one with the same key."""
+        """Add the push, or replace the push with the same key."""
         self.pushes = [*(other for other in self.pushes if other.key != push.key), push]
 
 

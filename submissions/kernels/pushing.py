@@ -72,7 +72,7 @@ def push(order: Order, settings: WaitSettings) -> Outcome:
 
 
 class UnknownPushError(Exception):
-    """Error: it is not known yet whether a push arrived at Kaggle."""
+    """Raised if it is not known yet whether a push arrived at Kaggle."""
 
 
 def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:

@@ -99,7 +99,7 @@ class Evidence:
 
     @cached_property
     def of_run(self) -> RunScores:
-        """The members' scores, also those of single seeds."""
+        """The members' scores, also the scores of single seeds."""
         return score_run(self.run, self.recipe)
 
     @property

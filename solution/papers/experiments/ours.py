@@ -1,4 +1,4 @@
-"""Experiments that measure a technique of a paper in our models, with and without it."""
+"""Ablations: this project's models with and without one technique of a paper."""
 
 import dataclasses
 

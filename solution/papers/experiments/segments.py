@@ -1,8 +1,8 @@
 """Experiments of graph segment training.
 
-The default segments have 1,000 nodes, as in the paper. The bundled programs, pruned, have a
-twentieth of the nodes of TpuGraphs' programs, so for them there are segments of 32 nodes. With
-hops=None graphs are not pruned.
+The paper's segments have 1,000 nodes. The bundled programs, pruned, have a twentieth of the nodes
+of TpuGraphs' programs, so these experiments have segments of 32 nodes. With hops=None graphs are
+not pruned.
 """
 
 from solution.domain.collection import LAYOUT

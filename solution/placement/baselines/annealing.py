@@ -14,9 +14,9 @@ HOT, COLD = 0.3, 0.01
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    """Return a copy of the decision in which one random node has another device, priority or level.
-    The task (placement, schedule or fusion) is drawn at random, too. If the task has no node, or
-    only one action, nothing changes."""
+    """Return a copy of the decision in which one random node has another device, priority or fusion
+    level. The task (placement, schedule or fusion) is drawn at random, too. If the task decides no
+    node, or has only one action, nothing changes."""
     task = evaluator.tasks[random.integers(len(evaluator.tasks))]
     graph = evaluator.graph
     marks, values, actions = {

@@ -1,7 +1,7 @@
 """List scheduling, compiled: HEFT and CPoP by insertion, and earliest task first.
 
-As in the papers, links have no queue: a transfer never waits for another one. With insertion, a
-task goes into the first gap of its device that is long enough.
+As in the papers, links have no queue: a transfer never waits for another transfer. With insertion,
+a task goes into the first gap of its device that is long enough.
 
 Sources: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
 heterogeneous computing" (2002), for HEFT and CPoP; Hwang et al., "Scheduling precedence graphs in
@@ -236,8 +236,8 @@ def find_arrival(task, device, in_start, in_of, placement, end, transfer):
 
 @njit(cache=True, nogil=True)
 def find_gap(starts, ends, count, arrival, length):
-    """Return how many of the device's `count` sorted busy intervals precede the first gap for the
-    task, and the task's start in seconds."""
+    """Return (index, start): the task's index among the device's `count` sorted busy intervals if
+    it fills the first gap of `length` seconds after `arrival`, and its start in seconds."""
     low, high = 0, count
     # binary search for the first interval that ends after the arrival; earlier gaps end too early
     while low < high:
@@ -273,7 +273,7 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
 
     A task runs on the device of its leader (`leaders`) if the leader has one already, else on its
     `fixed` device or, if that is -1, on the device where it ends first. A task without producers
-    that takes no time gets its leader's device too, else that of its first reader.
+    that takes no time gets its leader's device or, if that is unknown, its first reader's device.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)

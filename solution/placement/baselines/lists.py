@@ -60,8 +60,8 @@ def _average(tasks: earliest.Tasks) -> tuple[np.ndarray, np.ndarray]:
 
 def plan_cpop(tasks: earliest.Tasks, leaders: np.ndarray | None = None) -> earliest.Schedule:
     """Schedule by CPoP: the critical path goes to the device that runs it fastest. The tasks are
-    scheduled when they are ready; of the ready tasks, the one with the largest sum of upward and
-    downward rank comes first."""
+    scheduled when they are ready; the ready task with the largest sum of upward and downward rank
+    comes first."""
     mean, transfer = _average(tasks)
     total = earliest.rank_upward(mean, transfer, *tasks.consumers)
     total += earliest.rank_downward(mean, transfer, *tasks.producers)
@@ -89,7 +89,7 @@ def _by_rank(ranks: np.ndarray) -> np.ndarray:
 
 
 def order_by_readiness(tasks: earliest.Tasks, priority: np.ndarray) -> np.ndarray:
-    """Return the tasks (tasks,) in topological order; ready ones by falling priority."""
+    """Return the tasks (tasks,) in topological order; ready tasks by falling priority."""
     waiting = tasks.producers.counts().tolist()
     starts, nodes = (part.tolist() for part in tasks.consumers)
     ready = [(-float(priority[t]), t) for t, count in enumerate(waiting) if count == 0]

@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 class ProgramBuilder:
-    """A program under construction: its operations; a tensor is the index of its node."""
+    """A program under construction. A tensor is the index of the node that computes it."""
 
     def __init__(self) -> None:
         self.opcodes: list[int] = []

@@ -56,8 +56,8 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 # Integers up to this number are exact in float64; a cost may be at most its square.
 MAX_BYTES = 2.0**53
-# How an operation may be fused: not at all; anywhere in a kernel; only as a kernel's last node;
-# only as its first node. DATA runs no kernel.
+# Fusion kinds. ALONE: never fused. ELEMENTWISE: anywhere in a kernel. REDUCTION: only as a kernel's
+# last node. PRODUCT: only as its first node. DATA: runs no kernel.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
 _OPCODES = {
     ELEMENTWISE: """

@@ -26,7 +26,7 @@ NPZ = ".npz"
 
 def read_cost_graph(source: str, read_module: Callable[[Path], Graph]) -> cost_graph.CostGraph:
     """Read the graph of an npz file, a program of XLA (by `read_module`), or a workload's name.
-    Raises InputError if there is none, or the graph is invalid or has a cycle."""
+    Raises InputError if `source` is none of these, or the graph is invalid or has a cycle."""
     if source in WORKLOADS:
         return replace(WORKLOADS[source].make(), name=source)
     path = Path(source)
@@ -88,8 +88,8 @@ def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
         ties = kinds[end] == cost_graph.DATA
         first = np.lexsort((other[ties], end[ties]))[::-1]
         neighbour[end[ties][first]] = other[ties][first]
-    # A constant that only a tuple reads, and the tuple whose first producer it is, point at each
-    # other: let both point at the smaller number.
+    # A constant that only a tuple reads, and the tuple whose first producer it is, are each
+    # other's neighbour: give both the smaller number.
     nodes = np.arange(len(kinds))
     neighbour = np.where(neighbour[neighbour] == nodes, np.minimum(neighbour, nodes), neighbour)
     # pointer jumping: each step doubles the length of the chains that were followed

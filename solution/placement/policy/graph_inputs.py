@@ -74,7 +74,7 @@ class Inputs:
     opcodes: Tensor  # (nodes,) int64, ids of solution.domain.vocabulary
     columns: Tensor  # (nodes, NUM_COLUMNS) float32: see _find_columns; not standardised
     edges: Tensor  # (2, 2 * edges) int64, rows [target, source], in both directions
-    # between leaders (CostGraph.leaders); the edges of other nodes count as edges of their leaders
+    # between leaders (CostGraph.leaders); edges of other nodes count as edges of their leaders
     votes: Votes
     decides: dict[str, Tensor]  # (nodes,) bool per task: nodes that have an action to decide
 
@@ -83,8 +83,7 @@ class Inputs:
         return len(self.opcodes)
 
     def to(self, device: torch.device) -> "Inputs":
-        """Return the inputs on a torch device; `decides` stays, because the policy does not read
-        it."""
+        """Return the inputs on a torch device, except `decides`, which the policy does not read."""
         if device == self.opcodes.device:
             return self
         votes = Votes(*(part.to(device) for part in self.votes))

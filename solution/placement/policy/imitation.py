@@ -68,7 +68,7 @@ class StepRunner:
 
     A small net on one graph takes some thousand kernels of a few microseconds each, which Python
     would launch too slowly. The first step on an instance runs normally, the second is captured,
-    later ones replay it. The graphs share a memory pool, because only weights and optimizer state
+    later steps replay it. The graphs share a memory pool, because only weights and optimizer state
     outlive a step.
     """
 
@@ -117,7 +117,7 @@ class StepRunner:
         return loss.detach()
 
 
-# weigh_devices: part of the weight that is equal for all nodes; upper bound on delay / mean delay
+# weigh_devices: part of the weight that all nodes get; upper bound on delay / mean delay
 EVEN, MOST = 0.3, 30.0
 
 

@@ -50,7 +50,7 @@ class PolicySettings:
     rounds: int = 3
     topology: str = "sage"
     attention: str = "segments"
-    memory: bool = True  # whether a segment attends to the one before it
+    memory: bool = True  # whether a segment attends to the previous segment
     modulation: str = "graph"
     agreement: int = 8  # mean-field iterations on devices; 0: nodes decide independently
 
@@ -75,11 +75,11 @@ class PolicySettings:
 class PolicyTraining:
     """Settings of PPO.
 
-    The probability `ratio` is the geometric mean over a decision's nodes ("mean"), the product over
-    them ("graph"), or each node's ratio ("node"); it is clipped to 1 - clip ... 1 + clip.
-    With clip=0 and one epoch it is REINFORCE. Each of the `graphs` of an update gets `samples`
-    decisions and `epochs` steps. With `repair`, decisions that overfill a device are repaired; else
-    they get the penalty.
+    `ratio`: PPO's probability ratio is the geometric mean over a decision's nodes ("mean"), the
+    product over them ("graph"), or one ratio per node ("node"). It is clipped to 1 - clip ... 1 +
+    clip. With clip=0 and one epoch, PPO is REINFORCE. Each of the `graphs` of an update gets
+    `samples` decisions and `epochs` steps. `repair`: decisions that overfill a device are repaired;
+    without it they get the penalty.
     """
 
     updates: int = 1000  # maximum number of updates

@@ -30,7 +30,7 @@ def simulate(arrays, placement, groups, priorities):
     """Run the event loop for a decision whose nodes are already fused into kernels (`groups`).
 
     Returns seconds of the program; peak bytes (devices,); start and end of kernels (nodes,); start
-    and end of transfers (transfers, 2); what is sent (transfers,): node * devices + target.
+    and end of transfers (transfers, 2); sent tensors (transfers,): node * devices + target device.
     """
     (kinds, operations, bytes_out, resident, in_start, in_of, out_start, out_of, table, latency,
      bandwidth) = arrays  # fmt: skip
@@ -70,8 +70,8 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
     for node in range(groups.size):
         if end[groups[node]] > end[kernel]:
             kernel = groups[node]
-    # go back from the kernel that ends last, each time to the kernel that it waited for: the one
-    # before it on its device, a producer on its device, or the first sender in a link's queue
+    # go back from the kernel that ends last, each time to the kernel that it waited for: the
+    # previous kernel on its device, a producer on its device, or the first sender in a link's queue
     while kernel >= 0 and not chain[kernel]:
         node = first[kernel]
         while node >= 0:

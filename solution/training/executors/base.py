@@ -18,9 +18,9 @@ from solution.training.jobs import Job
 from solution.training.plan import Plan
 from solution.training.watch import Watch
 
-# memory of a worker process; the tables of the whole tile collection take most of it
+# bytes of memory of a worker process, mostly for the tables of the whole tile collection
 BYTES_OF_A_WORKER = 5 << 30
-REPORT_SECONDS = 0.1  # shortest time between two reports of a task: people read no faster
+REPORT_SECONDS = 0.1  # shortest time between two reports of a task
 
 # A function called as work(*task.arguments, report). Each worker process receives it once, so it
 # may cache what it reads.
@@ -56,7 +56,7 @@ class Executor(Protocol):
 
     @property
     def gpu_share(self) -> float:
-        """The fraction of a GPU to request for each net; 0: nets use the GPUs that they see."""
+        """The fraction of a GPU to request for each net; 0: request none, use any visible GPU."""
         ...
 
     @property

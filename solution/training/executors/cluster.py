@@ -266,8 +266,8 @@ class _Running:
 
 
 def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
-    """Return the task's needs, limited to what one node has, because Ray would wait forever for
-    more. While no node has CPUs, cores and memory are not limited. Raises InputError if no node
+    """Return the task's needs, capped at what one node has, because Ray would wait forever for
+    more. If no node has CPUs yet, cores and memory are not capped. Raises InputError if no node
     with CPUs has enough GPUs."""
     needs = task.needs
     if not any(node.get("GPU") for node in nodes):  # without any GPU nets are trained on the CPU
@@ -305,7 +305,7 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
     if address is None:
         os.environ.update(_make_private())
         os.environ.pop("RAY_ADDRESS", None)
-    else:  # Retry a rejected token less often than Ray does: 20 times, each with a line of output.
+    else:  # by default Ray retries a rejected token 20 times, each with a line of output
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
     with nullcontext() if address is not None else _own_folder() as folder:

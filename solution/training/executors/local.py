@@ -44,8 +44,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def count_slots() -> int:
     """Return how many models can be fitted at once: one per core, limited by memory. With GPUs, a
-    fit takes CORES_OF_A_FIT cores, because the CPU prepares its steps. GPU memory limits the number
-    too, but each GPU gets at least one fit."""
+    fit takes CORES_OF_A_FIT cores, because CPU cores prepare its batches. GPU memory limits the
+    number too, but each GPU gets at least one fit."""
     gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
         cores = min(cores // CORES_OF_A_FIT, gpus * (find_smallest_memory() // BYTES_ON_A_GPU))

@@ -19,7 +19,7 @@ SETTINGS, FRAME = 4, 9  # in HTTP/2: type of a settings frame, bytes of a frame'
 
 
 def check_cluster(address: str | None) -> None:
-    """Raise InputError unless Ray is installed and a cluster answers (None, auto: not probed)."""
+    """Raise InputError unless Ray is installed and, for HOST:PORT, a cluster answers."""
     if find_spec("ray") is None:
         raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
     if address is not None:
@@ -71,7 +71,7 @@ def find_head(address: str) -> str:
 
 
 def explain_silence(ray: Any, address: str, error: Exception) -> InputError:
-    """Return the error to show for Ray's `error`; it says if a token is rejected."""
+    """Return the InputError to show for Ray's `error`: token rejected, or no cluster answers."""
     if not isinstance(error, ray.exceptions.RayError):
         error = _ask(ray, address) or error
     if type(error).__name__ == "AuthenticationError":
