@@ -54,14 +54,13 @@ MOST = 1000  # maximum number of measurements if only a time limit is given
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a search. Raises ValueError if it has neither a number of measurements nor a time
-    limit."""
+    """Settings of a search. Raises ValueError if neither measurements nor seconds are limited."""
 
     measurements: int | None = MEASURED
     seconds: float | None = None
-    kinds: tuple[str, ...] = ()  # kinds of configurations to search, of KINDS; empty: all
+    kinds: tuple[str, ...] = ()  # what to vary: layouts, options, tiles (KINDS); empty: all
     seed: int = 0
-    search: str = OURS  # a name in solution.choosing.methods.METHODS
+    search: str = OURS  # name of the optimizer, see solution.choosing.methods.METHODS
     rounds: int = ROUNDS  # repetitions of the final comparison of the winner with the default
     limits: Limits = Limits()  # limits of one compilation or one timing in a child process
     replace: bool = False  # delete the folder's earlier search
@@ -69,7 +68,7 @@ class Settings:
     arguments: Path | None = None  # a file with the program's arguments
     each_copy: bool = False  # for a TPU: choose layouts of each copy of a repeated layer separately
     target: Target = CpuTarget()
-    nodes: Executor | None = None  # a cluster that compiles for a TPU; None: this machine does
+    nodes: Executor | None = None  # cluster that compiles for a TPU; None: compile on this machine
 
     def __post_init__(self) -> None:
         if not (self.measurements or self.seconds):
@@ -78,27 +77,27 @@ class Settings:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The result of a search, in words and numbers."""
+    """The result of a search: all trials, the winner and its speed-up, the files written."""
 
     name: str
     trials: list[Trial]
-    reference: float  # nanoseconds of the compiler's default configuration
-    # A/B result of the winner; None: only the default could be timed to the end
+    reference: float  # measured nanoseconds of the compiler's default configuration
+    # A/B result of the winner against the default; None: no configuration could be timed again
     verdict: Verdict | None
     configuration: str  # the winner, in words
     changes: str  # how the compiled winner differs from the compiled default, in words
-    note: str  # what guided the search, in words
-    seconds: float  # total duration, including all work before the search was resumed
+    note: str  # which model guided the search, in words
+    seconds: float  # duration of the search, including the runs that it resumes
     files: list[Path] = field(default_factory=list)
 
 
 def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
-    """Find a faster configuration for a file's program, guided by the bundle's models, if any.
-    `folder` gets the journal, the result's files and a plot. `tell` shows the progress. Raises
-    InputError if jax is not installed, the file has no program or several, or the program's default
-    configuration cannot be compiled or timed."""
+    """Find a faster configuration for a file's program. `bundle`: a package of trained models that
+    guide the search. `folder` gets the journal, the result's files and a plot. `tell` shows the
+    progress. Raises InputError if jax is not installed, the file has no program or several, or the
+    program's default configuration cannot be compiled or timed."""
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
@@ -162,7 +161,7 @@ def open_journal(
 def open_search(
     bundle: Bundle | None, space: ProgramSpace, settings: Settings
 ) -> tuple[Proposer, str]:
-    """Return the optimizer, and a sentence on what guides it."""
+    """Return the optimizer, and a sentence that says which model or costs guide it."""
     if bundle is None or not is_led(settings.search):
         prior = LivePrior(None, Beliefs(), describe_unled(settings.search))
     else:
@@ -175,7 +174,7 @@ def open_search(
 class Ended:
     """The outcome of the final comparison of the winner with the default."""
 
-    # the winner and its A/B result; None if no configuration but the default could be timed
+    # the winner and its A/B result; None: no configuration except the default could be timed
     found: tuple[Trial, Verdict] | None
     seconds: float  # total duration of the search
 
@@ -208,7 +207,7 @@ class _Run:
         self._default = default
 
     def choose(self, proposer: Proposer, note: str) -> Chosen:
-        """Return the result of the search. `note`: what guides the optimizer, in words."""
+        """Search, verify the winner, write files; return the result. `note`: see open_search."""
         trials, note = self._search(proposer, note)
         ended = self._recall_end(trials)
         if ended is None:
@@ -231,9 +230,9 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search. Return all trials except the default's, including those that an earlier run
-        wrote into the journal; and `note`, with the number of these earlier trials appended."""
-        # The optimizer gets the default's time before it proposes anything.
+        """Search. Return all trials in the journal except the default's; and `note`, to which the
+        number of earlier trials is appended that this search did not propose."""
+        # Tell the optimizer the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
         now = search(proposer, self._harness, self._make_budget(), journal, self._narrate)
@@ -269,9 +268,8 @@ class _Run:
         }
 
     def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
-        """Return the outcome that the journal has for exactly these trials and the settings' number
-        of repetitions, otherwise None. It is used again, because a second final comparison would
-        give chance a second try."""
+        """Return the journal's final comparison if it was made for exactly these trials and this
+        number of repetitions, otherwise None. Comparing again would give chance a second try."""
         known = self._journal.result or {}
         now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
         if "verdict" not in known or any(known.get(name) != value for name, value in now.items()):
@@ -308,8 +306,8 @@ class _Run:
 def identify_search(
     bundle: Bundle | None, space: ProgramSpace, settings: Settings
 ) -> dict[str, Any]:
-    """Return the values that must be equal for a search to be resumed; the program and the machine
-    are not among them."""
+    """Return values that must be equal for a search to be resumed. The caller adds others, such as
+    the program's digest."""
     files = bundle and repr(sorted(bundle.record.files.items())).encode()
     options = {"options": ", ".join(space.option_choices)} if space.option_choices else {}
     return {

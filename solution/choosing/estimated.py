@@ -1,8 +1,8 @@
 """Choose a configuration of one program for a TPU, by the estimates of its compiler.
 
-Nothing is measured: the result says what the compiler estimates. `verify.py`, which is written
-beside the result, measures on a machine with the TPU; `take_verdict` stores its measurements in the
-search's record.
+Nothing is measured: the result holds the compiler's estimates. The script `verify.py`, which is
+written into the same folder, measures on a machine with the TPU; `take_verdict` stores its
+measurements in the search's record.
 """
 
 import math
@@ -45,7 +45,7 @@ from solution.system.terminal import say
 from solution.system.wording import spell
 
 TIME, MEMORY = "time", "memory"  # what a search minimises
-# values of a journal's entry "layers": how layouts of the copies of a repeated layer are chosen
+# values of the journal's entry "layers": do all copies of a repeated layer get the same layouts?
 COPIES_TOGETHER, EACH_ALONE = "decided once for all copies", "each decided alone"
 # Finds, in the compiler's message about a program that does not fit in memory, the number and unit
 # of the bytes that the program needs, then of the bytes that the chip has.
@@ -55,7 +55,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Estimated:
-    """The result of a search by estimates, in words and numbers."""
+    """The result of a search that minimises the estimates of a TPU's compiler."""
 
     name: str
     target: str
@@ -63,11 +63,11 @@ class Estimated:
     trials: list[Trial]  # all trials except the default's
     default: Trial
     best: Trial | None  # None: nothing better than the default was found
-    configuration: str  # the best configuration, in words; without one, the default
-    # None: nothing better was found, or the default or the best has no estimate
+    configuration: str  # the best configuration in words; the default if `best` is None
+    # how the best differs from the default; None: there is no best, or one of them has no estimate
     savings: Savings | None
     note: str  # what guided the search, and what verify.py cannot do; in words
-    seconds: float  # total duration, including all work before the search was resumed
+    seconds: float  # duration of the search, including the runs that it resumes
     limit: int  # bytes of the chip's memory
     measured: list[dict[str, Any]] = field(default_factory=list)  # records of verify.py's runs
     files: list[Path] = field(default_factory=list)
@@ -122,8 +122,8 @@ def choose_for_tpu(
     """Find a configuration of a file's program that needs less `goal` (TIME or MEMORY) than the
     default, as the compiler of a TPU (`settings.target`) estimates. The bundle's models, if any,
     guide the search; `tell` shows its progress. Raises InputError if the target cannot be used, the
-    file does not hold exactly one program, or the compiler refuses the default and so does not tell
-    its time or memory."""
+    file does not hold exactly one program, or the compiler refuses the default configuration and
+    gives no estimate of the `goal` for it."""
     check_installed()
     check_kinds(settings.kinds)
     assert isinstance(settings.target, TpuTarget)
@@ -171,8 +171,8 @@ class Estimates:
 
 
 def find_memory(answer: Answer) -> int | None:
-    """Return the bytes of the chip's memory that a program takes, also if it is refused because it
-    does not fit; None if unknown."""
+    """Return the bytes of the chip's memory that a program needs; None if unknown. They are also
+    known if the compiler refuses the program because it needs too many."""
     if answer.compiled is not None:
         return answer.compiled.memory_bytes
     if answer.is_out_of_memory and (found := USED.search(answer.refused)):
@@ -191,8 +191,8 @@ def find_limit(trials: Sequence[Trial], target: TpuTarget) -> int:
 
 
 class _Run:
-    """A running search with its journal and its compiling processes. `choose` searches by estimates
-    and writes the result."""
+    """A running search with its journal and its compiling processes. `choose` minimises the
+    compiler's estimates and writes the result."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class _Run:
         tell: Tell,
     ) -> None:
         """Compile the default configuration unless the journal has it. Raises InputError if the
-        compiler does not tell the default's time or memory, whichever is the `goal`."""
+        compiler gives no estimate of the `goal` (TIME or MEMORY) for it."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
@@ -231,14 +231,14 @@ class _Run:
             journal.trials[name] = default
             journal.write()
         self._default = default
-        # The compilation of a refused program stopped early, so nothing is predicted from it.
+        # Predict no duration from a refused program, because its compilation stopped early.
         if default.nanoseconds is not None:
             self._duration.begin(default.processor_seconds or 0.0, default.passes_seconds or 0.0)
         if is_new and self._duration.is_known:
             say(self._duration.describe(space.program.name, self._processes))
 
     def choose(self, proposer: Proposer, note: str) -> Estimated:
-        """Return the result of the search. `note`: what guides the optimizer, in words."""
+        """Search, write the files and return the result. `note`: see choose.open_search."""
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([self._value(default)]))
         most = self._settings.measurements or choose.MOST
@@ -258,7 +258,7 @@ class _Run:
         return result
 
     def _value(self, trial: Trial) -> float:
-        """Return the number that the search minimises; NaN if the number is not known."""
+        """Return the trial's nanoseconds or bytes, which the search minimises; NaN if unknown."""
         if self._goal == TIME:
             return trial.time
         return math.nan if trial.memory is None else float(trial.memory)
@@ -308,9 +308,9 @@ class _Run:
         return f", about {spell(duration.left * pace)} left"
 
     def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the trial with the smallest value (see _value). Of trials with equal values, those
-        that fit into memory come first, then those with a smaller estimate. Return None if it is
-        less than 0.5% better than the default, unless it fits and the default does not."""
+        """Return the trial with the smallest time or memory (see _value); ties go to trials that
+        fit into memory, then to the smaller time. Return None if it is less than 0.5% better than
+        the default, unless it fits into memory and the default does not."""
         known = [trial for trial in trials if not math.isnan(self._value(trial))]
         ranks = {t.name: (self._value(t), t.nanoseconds is None, t.nanoseconds or 0) for t in known}
         best = min(known, key=lambda trial: ranks[trial.name], default=None)
@@ -382,12 +382,12 @@ class _Run:
 
 
 def _record(trial: Trial) -> dict[str, Any]:
-    """Return a trial's estimate and memory, as choice.json holds them."""
+    """Return a trial's estimated time and memory, as an entry for choice.json."""
     return {"estimated_nanoseconds": trial.nanoseconds, "memory_bytes": trial.memory}
 
 
 def _find_limits_of_verification(space: TpuSpace) -> Iterator[str]:
-    """Yield a sentence for each limit of verify.py that concerns the program."""
+    """Yield sentences on what verify.py cannot do with the program, or does otherwise."""
     checked = check_module(space.program.plain)
     if not isinstance(checked, str) and checked.devices.count > 1:
         yield (
@@ -404,7 +404,7 @@ def _find_limits_of_verification(space: TpuSpace) -> Iterator[str]:
 def _identify(
     space: TpuSpace, bundle: Bundle | None, settings: choose.Settings, goal: str
 ) -> dict[str, Any]:
-    """Return the values that must be equal for a search to be resumed, on any machine."""
+    """Return the values that must be equal for a search to be resumed; the machine may differ."""
     return {
         **choose.identify_search(bundle, space, settings),
         "program": space.program.module_digest,

@@ -6,8 +6,8 @@ contain it. For a TPU's layouts, whose scores are good, only every second measur
 setting. A setting that did not change the estimate at all is not tried again with other layouts.
 Then the optimizer measures the candidate with the largest acquisition value: the expected
 improvement times the probability that the candidate works. Some measurements are of random
-candidates. The configurations of a batch are chosen one by one: each choice assumes that the
-earlier ones took their expected times, so that the batch is diverse.
+candidates. The configurations of a batch are picked one by one, as if the earlier ones had taken
+their expected times; so the batch is diverse. A site is a parameter, a choice the index of a value.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -24,7 +24,7 @@ LENGTHS = (1.0, 4.0)
 # variances of a measurement's error, in units of the variance around the line (see LINES)
 NOISES = (0.02, 0.3)
 # {kind of configuration: (slope of log runtimes over the scores, standard deviation around that
-# line)}: medians over programs that were predicted out of fold. "copies" are layouts scored by the
+# line)}: medians over programs that the models had not seen. "copies" are layouts scored by the
 # costs of copies and padding, which a TPU's layout rules predict without learning: medians over
 # estimates of 18 programs for a TPU v3.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03), "copies": (0.18, 0.10)}
@@ -37,8 +37,8 @@ COPIES_DOUBT = 0.3
 # every EXPLORED-th measurement is of a random candidate; the first has the index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
-# EXPLORED for the kind "copies". It is smaller, because in some programs the costs mislead, as with
-# small dots in a loop, and random candidates find faster configurations.
+# EXPLORED for the kind "copies". It is smaller, because the costs mislead in some programs, such as
+# loops with small dots; there random candidates are often faster.
 EXPLORED_BY_COPIES = 4
 ENOUGH_NEUTRAL = 3  # skip an option if this many of its values were tried and none had an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
@@ -54,13 +54,13 @@ class Beliefs:
 
     kind: str = ""  # "layout", "tile" or "copies"; the scores of other kinds are ignored
     doubt: float = DOUBT  # prior weight of the surrogate's members that ignore the scores
-    # returns, for each configuration (n, sites), a name of the program that it is expected to
-    # compile to; None: these programs are not known
+    # returns a name of the program to which each configuration (n, sites) is expected to compile;
+    # None: it is not known which configurations compile to the same program
     name_programs: Callable[[np.ndarray], Sequence[bytes]] | None = None
 
     def count_settings(self, done: int, count: int) -> int:
-        """Return how many of the next `count` measurements, after `done` earlier ones, try new
-        settings of the whole program (as long as there are new ones)."""
+        """Return how many of the next `count` measurements, after `done` earlier ones, may try
+        untried whole-program settings (compile options): half for "copies", otherwise all."""
         return (done + count) // 2 - done // 2 if self.kind == "copies" else count
 
     def explores(self, number: int) -> bool:
@@ -96,7 +96,7 @@ class Guided(Proposer):
         self._prior = prior
         self._beliefs = beliefs or Beliefs()
         self._mixture = self._beliefs.mixture(has_prior=prior is not None)
-        # A separate generator, so that the scales do not depend on what the search has drawn.
+        # A separate generator, so that the scales do not depend on the search's random draws.
         sample = space.draw(np.random.default_rng(0), SAMPLE)
         self._unit = _median_distance(space.describe(sample))
         scores = self._raw(sample)
@@ -112,10 +112,10 @@ class Guided(Proposer):
         return np.concatenate([self._choose(left, idle), first]) if left else first
 
     def _find_idle(self) -> set[tuple[int, int]]:
-        """Return the whole-program settings (site, choice) without effect: each configuration that
-        was tried with and without the setting has exactly the same time. If an option has
+        """Return the whole-program settings (site, choice) without effect: wherever a configuration
+        was tried with and without the setting, both times are equal. If an option has
         ENOUGH_NEUTRAL such choices and no choice with an effect, return all its choices. This
-        concerns a TPU's estimates: measured times are never exactly equal."""
+        happens only with a TPU's estimates, because measured times are never exactly equal."""
         measured = [*zip(self.configs, self.times, strict=True)]
         time_of = {name_config(row): time for row, time in measured}
         changes: dict[tuple[int, int], bool] = {}
@@ -185,7 +185,7 @@ class Guided(Proposer):
         none. `works`: probabilities (n,), see _works. `chosen`: candidates already in the batch."""
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
-        # nothing is timed yet: rank by the scores, and prefer candidates unlike the chosen ones
+        # no times yet: rank by the scores, and prefer candidates far from the batch's other ones
         if alone is None:
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
@@ -231,7 +231,7 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """A baseline that proposes the configurations with the lowest scores, whatever their times."""
+    """A baseline that proposes configurations by ascending score, and ignores measured times."""
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)

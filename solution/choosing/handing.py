@@ -71,7 +71,7 @@ def hand_over(
 
 
 def take_back(folder: Path, *names: str) -> None:
-    """Delete the files `names`, which belong to an earlier result, from a folder."""
+    """Delete an earlier result's files, called `names`, from a folder if they exist."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
 

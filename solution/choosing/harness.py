@@ -2,10 +2,10 @@
 
 A proposed configuration is compiled in one child process, and its results are compared with those
 of the default configuration. If they agree, the configuration is timed in another child process, in
-passes that run the configurations of the batch and the default in a random order. The time of a
-configuration is its smallest run divided by the default's smallest run in the same batch, times the
-default's first time. A machine that slows down slows both runs, so times of different batches are
-comparable.
+passes that run the configurations of the batch and the default in a random order. The reported time
+of a configuration is its shortest run time / the default's shortest run time in the same batch x
+the default's time at the start of the search. If the machine slows down, both run times grow, so
+times of different batches remain comparable.
 """
 
 import time
@@ -32,15 +32,15 @@ PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3  # number of fastest configurations that `verify` times again
 DEFAULT, WINNER = "default", "winner"  # names of executables
-# copies of each executable in a repetition; the fastest counts, as memory addresses change the time
+# copies of each executable in a repetition; memory addresses affect times, so the fastest counts
 COPIES = 3
 
 
 class Built(NamedTuple):
     """The outcome of compiling a configuration and comparing its results with the default's."""
 
-    executable: bytes  # empty if compiling failed or results are wrong
-    note: str  # why the executable is empty
+    executable: bytes  # empty if compiling failed or the results are wrong
+    note: str  # why there is no executable
     seconds: float
 
 
@@ -70,7 +70,7 @@ class Harness:
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
-        # Time that was not spent on one configuration alone; each gets an equal share of it.
+        # Divide the time that was spent on all configurations together equally among them.
         common = (time.monotonic() - begin - sum(one.seconds for one in built)) / len(built)
         begin = time.monotonic()
         times = self._time({n: b.executable for n, b in zip(names, built, strict=True)})
@@ -108,14 +108,14 @@ class Harness:
         return b"" if isinstance(reply, Refusal) else bytes(reply)
 
     def least_seconds(self, rounds: int = ROUNDS) -> float:
-        """Return the minimum seconds that `verify` needs: those of the fewest possible passes."""
+        """Return the seconds that `verify` needs for the minimum number of passes."""
         # runs of an executable: in each pass one untimed and at least MIN_RUNS timed
         visits = LEAST_FINAL * (1 + MIN_RUNS)
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self.reference / 1e9
 
     @property
     def note(self) -> str:
-        """Return a sentence on wrong results that comparisons would not find; usually ""."""
+        """Return a sentence on errors that the comparison of results cannot detect; usually ""."""
         return self._builder.note
 
     def _build(self, name: str, config: np.ndarray) -> Built:

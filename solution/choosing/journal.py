@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass
 class Journal:
-    """The trials of a search, by the names of their configurations, and the file with them."""
+    """The trials and the result of a search: {configuration's name: trial}, and the file."""
 
     folder: Path | None  # None: the journal is not written to disk
     identity: Mapping[str, Any]  # the values that must be equal for the search to be resumed

@@ -53,7 +53,7 @@ class Tpe(Proposer):
         for row in proposed:
             trial = self._study.ask(self._distributions)
             row[self._free] = [trial.params[str(site)] for site in self._free]
-            # close the trial without a time; `tell` adds the measured time as another trial
+            # close optuna's trial without a time, because our `tell` adds a new one with the time
             self._study.tell(trial, state=TrialState.FAIL)
         return proposed
 
@@ -87,7 +87,7 @@ class Process(Proposer):
             self._kernel, optimizer="fmin_l_bfgs_b" if is_due else None, normalize_y=True
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a hyperparameter at its bound is no error
+            warnings.simplefilter("ignore")  # of warnings that a hyperparameter is at its bound
             model.fit(columns, times)
         if is_due:
             self._fitted, self._kernel = len(times), model.kernel_

@@ -1,8 +1,8 @@
 """Score a program's configurations before any is compiled: the search's prior.
 
-A bundle, a packed ensemble of trained models, gives the scores if its models learned from the
-target. For a TPU from which they did not learn, a layout's score is the cost of its copies and
-padding, which the rules of a TPU's layout assignment predict.
+A bundle, a packed ensemble of trained models, gives the scores if its models learned from labels of
+the target (a CPU or a TPU generation). For other TPUs, a layout's score is the cost of its copies
+and padding, which the rules of a TPU's layout assignment predict.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ class LivePrior:
 
     score: Prior | None  # None: no model scores such configurations, or the search uses no model
     beliefs: Beliefs
-    note: str  # what guides the search, in words
+    note: str  # which model or costs guide the search, in words
 
 
 def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePrior:
@@ -81,12 +81,13 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
 
 
 class CopyCosts:
-    """A predictor, by a TPU's layout rules, of what copies and padding cost in a configuration, and
-    of which configurations compile to the same program."""
+    """Predicts, by the rules of a TPU's layout assignment, the cost of copies and padding in a
+    configuration, and which configurations compile to the same program."""
 
     def __init__(self, space: ProgramSpace) -> None:
         self._space, self._graph = space, make_graph(space.program, LAYOUT)
-        # for each configuration: (cost, hash of all its states that differ from the default's)
+        # for each configuration: (cost, hash of its states), both minus the default's. A state is
+        # the layouts and the copy that an instruction or operand has in a configuration.
         self._look_up = _remember(self._compute)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
@@ -103,9 +104,8 @@ class CopyCosts:
 
     def _compute(self, configs: np.ndarray) -> list[tuple[float, int]]:
         # The state table lists only instructions whose state differs between its configurations.
-        # Two reference configurations come first. The first is the default, whose sums over
-        # instructions are subtracted from all others. The second sets all layouts, because
-        # computations in which no configuration sets a layout are inlined.
+        # Two reference configurations come first: the default, whose sums are subtracted, and one
+        # that sets all layouts, because computations in which no layout is set would be inlined.
         everything = np.where(self._space.sizes > 1, 1, self._space.default)
         references = np.stack([self._space.default, everything]).astype(configs.dtype)
         layouts = self._space.layouts(np.concatenate([references, configs]))
@@ -117,8 +117,8 @@ class CopyCosts:
             values[table.numbers].sum(axis=1)[graph.layouts.rows]
             for values in (weigh_states(graph, table).total, hashes)
         )
-        # `costs` and `names` are sums over each configuration's states. Unsigned integers wrap, so
-        # a sum of hashes is a hash of the set of states.
+        # Each configuration's cost and name are sums over its states. A sum of the states' hashes
+        # (unsigned integers, which wrap around) is a hash of the set of states.
         left = slice(len(references), None)
         differences = zip((costs - costs[0])[left], (names - names[0])[left], strict=True)
         return [(float(cost), int(name)) for cost, name in differences]
@@ -150,7 +150,7 @@ def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
 def _remember(
     compute: Callable[[np.ndarray], Iterable[T]],
 ) -> Callable[[np.ndarray], list[T]]:
-    """Return a cached `compute`, which is called for new configurations only."""
+    """Return a version of `compute` that caches its result for each configuration."""
     known: dict[bytes, T] = {}
 
     def ask(configs: np.ndarray) -> list[T]:

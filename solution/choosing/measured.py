@@ -13,17 +13,16 @@ from solution.system.errors import InputError
 from solution.system.files import locked, read_json
 
 EXPECTED = "a verdict that verify.py wrote"
-# entries of the file that are stored in the record
+# entries of verify.py's file that are copied into the search's record
 KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
 
 
 def take_verdict(path: Path, out: Path | None) -> str:
-    """Store the measurements in `path`, a file that verify.py wrote, in the search's record; return
-    the verdict in words, recomputed from the times. The record is in the folder `out`; by default
-    beside the file or, if it is not there, in the folder of chosen/ with this result. Raises
-    InputError if there is no record, verify.py did not write the file, or it measured another
-    configuration than the search's result.
-    """
+    """Copy the measurements in `path`, a file that verify.py wrote, into the search's record;
+    return the verdict in words, recomputed from the times. The record is in the folder `out`; by
+    default in the folder of `path` or, if that has no record, in the folder below chosen/ whose
+    search chose the measured configuration. Raises InputError if there is no record, verify.py did
+    not write the file, or the search chose another configuration."""
     found = _read(path)
     folder = out or (path.parent if (path.parent / RECORD).is_file() else None)
     folder = folder or _find_folder(found)
@@ -48,11 +47,11 @@ def take_verdict(path: Path, out: Path | None) -> str:
 
 
 def _find_folder(found: dict[str, Any]) -> Path:
-    """Return the folder in chosen/ whose search has the configuration that was measured; the one
-    named after the program if there is none."""
+    """Return the folder below chosen/ whose search chose the measured configuration; if there is
+    none, the folder named after the program."""
     named = Path("chosen") / Path(found["program"]).name
     for record in (named / RECORD, *sorted(Path("chosen").glob(f"*/{RECORD}"))):
-        with suppress(InputError):  # a damaged record of another search
+        with suppress(InputError):  # skip damaged records
             result = Journal.reopen(record.parent).result or {}
             if result.get("choice") == found["choice"]:
                 return record.parent
@@ -72,7 +71,7 @@ def judge_rounds(measured: dict[str, Any]) -> Verdict:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content of the file; raise InputError if verify.py did not write it."""
+    """Return the content of a file of verify.py; InputError if verify.py did not write it."""
     try:
         found = read_json(path, EXPECTED)
     except OSError as error:

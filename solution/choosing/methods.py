@@ -29,7 +29,7 @@ DEFAULT = 4.0
 
 
 OURS, ORDER, PROCESS = "ours", "order", "gaussian-process"
-LED = (OURS, ORDER)  # optimizers that use a model's scores
+LED = (OURS, ORDER)  # names of the optimizers that use a model's scores
 _Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
 
 
@@ -88,8 +88,8 @@ class Beam(Proposer):
 
 
 class CrossEntropy(Proposer):
-    """Cross-entropy method: sample each site's choice by its frequency in the fastest
-    configurations, independently of the other sites."""
+    """Cross-entropy method: sample each parameter's value by its frequency in the fastest
+    configurations, independently of the other parameters."""
 
     def _propose(self, count: int) -> np.ndarray:
         sound = self.sound
@@ -116,7 +116,7 @@ def check_method(name: str) -> str:
 
 
 def is_led(name: str) -> bool:
-    """Return True if a model guides this optimizer."""
+    """Return True if the optimizer `name` uses a model's scores."""
     return name in LED
 
 

@@ -12,7 +12,7 @@ from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.training.executors.base import Executor, Needs, Task
 
-# {(target, limits): estimator}, kept because a process of a node runs many tasks
+# {(target, limits): estimator}; a process on a node uses one estimator for many tasks
 _estimators: dict[tuple[str, Limits], Estimator] = {}
 
 
@@ -31,8 +31,8 @@ class EstimateThere:
         layouts: EntryLayouts | None,
         report: Report,
     ) -> Answer:
-        """Return the answer, see `Estimator.estimate`. Raises InputError if this node cannot
-        compile for the target or has another version of libtpu."""
+        """Compile a module and return the answer, see `Estimator.estimate`. Raises InputError if
+        this node cannot compile for the target or has another version of libtpu."""
         if (found := find_libtpu_version()) != self.libtpu:
             raise InputError(
                 f"A node has libtpu {found}, expected {self.libtpu}. Install the same on all nodes."
@@ -44,7 +44,7 @@ class EstimateThere:
 
 
 class ClusterEstimator:
-    """An Estimator that compiles on the nodes of a cluster; each node has its own cache."""
+    """Like Estimator, but compiles on the nodes of a cluster; each node has a separate cache."""
 
     def __init__(self, target: TpuTarget, limits: Limits, nodes: Executor) -> None:
         self.target = target

@@ -26,13 +26,13 @@ SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The distinct configurations of a graph, and their known runtimes."""
+    """The distinct configurations (members) of a graph, and their known runtimes."""
 
     name: str
     collection: str
     space: Space
     runtimes: np.ndarray  # (members,) runtimes; the mean if a configuration occurs several times
-    # (members,) index of each configuration in the graph; the first one if it occurs repeatedly
+    # (members,) index of each configuration in the graph; the first index if it occurs repeatedly
     first: np.ndarray
 
 
@@ -54,8 +54,8 @@ def make_table(graph: Graph) -> Table:
 
 
 def _tile_space(tiles: np.ndarray) -> Space:
-    """Return the space of tiles (members, features): a site for each size that varies, with the
-    coordinates log(1 + size)."""
+    """Return the space of tiles (members, features): a site (parameter) for each size that varies,
+    with the coordinates log(1 + size)."""
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
     return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)
@@ -110,7 +110,7 @@ class Lookup:
 
 
 class TablePrior:
-    """A prior that looks up known scores (members,) of the members of a table."""
+    """A prior for a table of configurations: it looks up their known scores (members,)."""
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
         self._space = space
@@ -169,7 +169,7 @@ def _describe_lead(name: str, ranking: Ranking | None) -> str:
 
 
 def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) -> Proposer:
-    """Return an optimizer guided by the ranking's scores; without scores if `ranking` is None."""
+    """Return an optimizer that is guided by the ranking's scores, if `ranking` is not None."""
     if ranking is None:
         return make_proposer(name, table.space, None, Beliefs(), seed)
     prior = TablePrior(table.space, ranking.scores[table.first])

@@ -1,8 +1,8 @@
 """Explain the difference of two compiled programs' estimates by changed copies and kernels.
 
-Copies are matched by their shape and layouts, kernels by their canonical form; matched ones did not
-change. The other kernels are paired by the instruction of the original program that they were
-compiled from. All numbers are estimates of the TPU's compiler.
+Copies with equal shape and layouts, and kernels with equal canonical form, count as unchanged. The
+other kernels are paired by the instruction of the original program that they were compiled from.
+All numbers are estimates of the TPU's compiler.
 """
 
 from collections import Counter, defaultdict
@@ -17,18 +17,18 @@ from solution.collecting.tpu.target import TpuTarget
 
 GONE, NEW, CHANGED = "gone", "new", "changed"
 COPY, KERNEL = "copy", "kernel"
-LEAST_SHARE = 5e-4  # only the sum of changes with smaller shares of the default's time is shown
+LEAST_SHARE = 5e-4  # changes with a smaller share of the default's time are shown only as a sum
 SHOWN = 8  # maximum number of changes in a description
 
 
 @dataclass(frozen=True)
 class Change:
-    """A copy or kernel that only one of two programs has, or a kernel that differs. Its cycles
-    (None: unknown) and bytes count each iteration of a loop."""
+    """A copy or kernel that only one of two programs has, or a kernel that differs. Cycles (None:
+    unknown) and bytes are summed over a loop's iterations."""
 
     what: str  # COPY or KERNEL
     how: str  # GONE, NEW or CHANGED
-    name: str  # the tensor that is copied, or the kernel, by the original instruction's name
+    name: str  # name of the original instruction of the copied tensor, or of the kernel
     shape: str  # shape of the copied tensor, or of the kernel's results, such as f32[16,64]
     bytes: int
     cycles_before: int | None
@@ -100,7 +100,7 @@ def _compare_copies(
     for how, program, own, others in ((GONE, default, before, after), (NEW, other, after, before)):
         kernels = {kernel.name: kernel for kernel in program.kernels}
         for key, copies in own.items():
-            # the program's surplus copies of this form: the other program has len(others[key])
+            # the copies without a match: the other program has only len(others[key]) equal copies
             for copy in copies[len(others[key]) :]:
                 yield _describe_copy(copy, how, program, kernels.get(copy.name), chip, whole)
 
@@ -202,6 +202,6 @@ def _spell_cycles(before: int | None, after: int | None) -> str:
 
 
 def _shorten(source: str) -> str:
-    """Return an op_name without the configurable node's number that RequestWriter put before it."""
+    """Return an op_name without its prefix, the node's number, which RequestWriter adds."""
     first, _, rest = source.partition("/")
     return rest or first if first.startswith(NODE) else source

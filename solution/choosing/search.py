@@ -18,7 +18,7 @@ COMPILED = 48  # default number of configurations that a TPU's compiler estimate
 
 
 class Measurer(Protocol):
-    """An object that measures configurations."""
+    """The interface of objects that time, estimate or look up configurations."""
 
     def measure(self, configs: np.ndarray) -> Sequence[Trial]:
         """Measure configurations (k, sites); return a trial for each."""

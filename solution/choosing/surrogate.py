@@ -19,7 +19,7 @@ from scipy.special import gammaln, stdtr
 
 from solution.collecting.space import squared_distances
 
-# variance of the unknown level of log runtimes, in units of the variance around a member's line
+# prior variance of the level (the mean log runtime), in units of the variance around the line
 LEVEL = 1e4
 # the prior variance counts as much as 2 * PRIOR_MEASUREMENTS measured runtimes
 PRIOR_MEASUREMENTS = 1.0
@@ -32,7 +32,7 @@ class Belief:
 
     slope: float  # slope of log runtimes over the prior's standardised score
     deviation: float  # standard deviation of log runtimes from the line with this slope
-    length: float  # length of the kernel, in median distances between configurations
+    length: float  # length scale of the kernel, in median distances between configurations
     noise: float  # variance of a measurement's error, in units of the variance around the line
     share: float  # prior weight
 

@@ -4,7 +4,7 @@ choice.json     options, layouts, estimates and what changed; read by verify.py
 default.pb      the program's module as it is
 chosen.pb       the module that requests the chosen layouts
 arguments.npz   the program's arguments, by parameter number
-in_jax.py       the options and layouts as jax takes them
+in_jax.py       the options and layouts in the form that jax expects
 verify.py       compares and times both programs on a machine with the TPU
 """
 
@@ -96,7 +96,7 @@ def _list_arguments(space: ProgramSpace) -> dict[str, Any]:
 
 
 def _write_snippet(space: ProgramSpace, record: Mapping[str, Any]) -> str:
-    """Return the text of a Python file with the options and layouts as jax takes them."""
+    """Return the text of in_jax.py: the options and layouts in the form that jax expects."""
     nodes = list(instructions(space.program.module))
     rows = []
     for one in record["layouts"]:

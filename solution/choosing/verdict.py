@@ -15,7 +15,7 @@ from scipy import stats
 ROUNDS = 6  # default number of repetitions
 # confidence of the two-sided interval; in 2.5% of cases the whole interval is above the true ratio
 CONFIDENCE = 0.95
-LEAST = 1.005  # smallest gain that counts: two builds of one program may differ by a smaller one
+LEAST = 1.005  # minimum gain that counts: two compilations of one program may differ by less
 
 
 @dataclass(frozen=True)

@@ -113,8 +113,8 @@ def call(*words: object) -> dict[str, Any]:
 
 
 def judge(default: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-    """Return the default's times divided by the chosen program's, both (repetitions,): the
-    geometric mean "gain", and its interval from "low" to "high"."""
+    """Return the speed-up, default time / chosen time, from times (repetitions,) of both programs:
+    its geometric mean "gain", and its confidence interval from "low" to "high"."""
     gains = np.log(default) - np.log(chosen)
     error = gains.std(ddof=1) / np.sqrt(len(gains))
     reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1) * error
@@ -187,7 +187,7 @@ def read_arguments(folder: Path) -> list[np.ndarray]:
 
 
 def put(client: Any, arrays: list[np.ndarray]) -> list[Any]:
-    """Copy arrays to the device, with their types."""
+    """Copy arrays to the device without changing their types."""
     with jax.enable_x64(True):
         return [jax.device_put(array, client.local_devices()[0]) for array in arrays]
 
@@ -222,7 +222,7 @@ def compare(folder: Path, scratch: Path) -> dict[str, Any]:
         ]
     if defect := find_deviation(again, first, allowed):
         defect = f"two runs of the default give different results ({defect})"
-    # results that equal their own reverse would hide a wrong order of numbers
+    # if the reversed results pass the comparison, it cannot detect numbers in a wrong order
     elif not find_deviation([array.ravel()[::-1].reshape(array.shape) for array in first],
                             first, allowed):  # fmt: skip
         defect = "its results cannot show whether it is right: they are constant, or not finite"
@@ -261,8 +261,8 @@ def widen(array: np.ndarray) -> np.ndarray:
 
 
 def find_sizes(expected: np.ndarray) -> np.ndarray:
-    """Return the scale of tolerances: each number's absolute value plus the root mean square of all
-    finite ones."""
+    """Return each number's scale, by which the tolerance is multiplied: its absolute value plus the
+    root mean square of all finite numbers."""
     sizes = np.abs(expected)
     finite = sizes[np.isfinite(sizes)]
     largest = float(finite.max(initial=0.0))
@@ -337,8 +337,8 @@ def visit(executable: Any, arguments: list[Any], platform: str, clock: str, coun
 
 
 def measure(executable: Any, arguments: list[Any], clock: str, count: int) -> float:
-    """Return the mean nanoseconds, by the `clock` cpu or wall, of `count` runs that are started one
-    after the other."""
+    """Return the mean nanoseconds of `count` runs, started one after the other. `clock`: "cpu" for
+    CPU time, "wall" for wall time."""
     now = time.process_time_ns if clock == "cpu" else time.perf_counter_ns
     begin = now()
     for _ in range(count - 1):

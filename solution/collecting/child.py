@@ -23,7 +23,7 @@ IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs
 
 
 class ProgramRequest(ChildRequest):
-    """A request about a program: the base class of all requests."""
+    """The base class of the requests about a program."""
 
     def answer(self, host: Host) -> Any:
         return host.find(Workshop).answer(self)
@@ -33,7 +33,7 @@ class ProgramRequest(ChildRequest):
 class Open(ProgramRequest):
     """Request to store the arguments, compile the default configuration and keep its results; if
     `module` is empty, only to store the arguments. Reply: Compiled, whose `deviation` says how the
-    results of a second run differ from those of the first run."""
+    results of two runs differ."""
 
     module: bytes
     arguments: Sequence[np.ndarray]
@@ -41,8 +41,8 @@ class Open(ProgramRequest):
 
 @dataclass(frozen=True)
 class Add(ProgramRequest):
-    """Request to run the open program with another set of arguments and keep the results, too.
-    Reply: Sight."""
+    """Request to add a set of arguments: run the open program with it and keep the results. Reply:
+    Sight."""
 
     arguments: Sequence[np.ndarray]
 
@@ -57,7 +57,7 @@ class SetRequest(ProgramRequest):
 
 @dataclass(frozen=True)
 class Look(SetRequest):
-    """Request to judge how well the results for a set of arguments reveal errors. Reply: Sight."""
+    """Request to tell how well the results for a set of arguments reveal errors. Reply: Sight."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,10 @@ class Spoil(ProgramRequest):
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Request to run the mutants that are on. Reply: True if the comparison notices an error."""
+    """Request to run the mutants with some of them switched on. Reply: True if the comparison of
+    results notices an error."""
 
-    # (switches,) bool: True for mutants (deliberate errors, see mutants.py) that are on
+    # (switches,) bool: True switches a mutant (a deliberate error, see mutants.py) on
     switches: np.ndarray
 
 
@@ -113,7 +114,7 @@ class Load(ProgramRequest):
 
 @dataclass(frozen=True)
 class Run(ProgramRequest):
-    """Request to run a loaded executable once untimed and `count` times timed. Reply: Timings."""
+    """Request to run a loaded executable once as warm-up, then `count` times. Reply: Timings."""
 
     key: str
     count: int
@@ -130,7 +131,7 @@ class Compiled(Reply):
 
 @dataclass(frozen=True)
 class Sight(Reply):
-    """How well a comparison of results reveals errors."""
+    """How well a comparison with these results reveals errors in other results."""
 
     blindness: str  # in words, why wrong results might go unnoticed; "" if no reason is known
     is_finite: bool  # True: no number in the results is NaN or infinite
@@ -150,7 +151,7 @@ class Workshop:
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        # sets of arguments: the program's, then the added ones
+        # sets of arguments: first the set given to Open, then the sets given to Add
         self._arguments: list[list[Any]] = []
         # for each set of arguments: the results of the default configuration
         self._expected: list[list[np.ndarray]] = []
@@ -158,7 +159,7 @@ class Workshop:
         self._tolerances: list[list[float]] = []
         # for each set of arguments: a mask of the numbers not to compare, for each result
         self._doubtful: list[list[np.ndarray]] = []
-        # True: tiny changes of floats may change results by any amount, see comparison.can_jump
+        # True: rounding errors may change results by any amount, see comparison.can_jump
         self._can_jump = False
         self._plain: Executable | None = None  # the compiled default configuration
         self._mutants: Executable | None = None  # all mutants in one executable
@@ -178,7 +179,8 @@ class Workshop:
         }
 
     def answer(self, request: ProgramRequest) -> Any:
-        """Return the reply to a request; RefusedError if it needs a program and none is open."""
+        """Return the reply to a request. Raises RefusedError if the request needs an open program
+        and there is none."""
         if not self._arguments and not isinstance(request, Open | Optimise):
             raise RefusedError(CLOSED)
         return self._answers[type(request)](request)
@@ -204,7 +206,7 @@ class Workshop:
 
     def _keep(self, placed: list[Any]) -> None:
         """Run the default configuration with a set of arguments; store its results, their
-        tolerances, and masks of the numbers not to compare."""
+        tolerances, and masks of the numbers that are not compared."""
         plain = self._plain
         assert plain is not None
         self._expected.append(plain.run(placed))
@@ -250,7 +252,8 @@ class Workshop:
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
 
     def _find_deviation(self, executable: Executable) -> str:
-        """Return how results for a set of arguments differ from the default's; "" if none do."""
+        """Return how an executable's results for a set of arguments differ from the default's; ""
+        if they agree for all sets."""
         for index, arguments in enumerate(self._arguments):
             found, expected = executable.run(arguments), self._expected[index]
             tolerances, doubtful = self._tolerances[index], self._doubtful[index]

@@ -23,13 +23,13 @@ MUCH_MORE = 1.5
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a program's collection."""
+    """Settings for collecting a program, that is labelling its configurations as training data."""
 
     configs: int = 60  # number of correct configurations to collect
     seconds: float = 180.0  # time limit of a program
     seed: int = 0
     limits: Limits = Limits()
-    keep_flat: bool = False  # write the graph even if its labels are useless
+    keep_flat: bool = False  # write the graph even if its labels are useless (Outcome.is_flat)
     replace: bool = False  # delete an earlier collection of the program
     wanted: Wanted | None = None  # which programs of a file to collect; None: all
     arguments: Path | None = None  # file with the arguments, for a single program
@@ -37,7 +37,8 @@ class Settings:
 
 
 class ProgramCollection:
-    """The collection of one program, resumed if it was stopped before."""
+    """Collects one program: draws and labels configurations, writes the graph. A collection that
+    was stopped is resumed."""
 
     def __init__(
         self,
@@ -79,9 +80,9 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier command finished the collection, and this command asks for no
-        more configurations than that one did. If that one ran out of time, return False if this
-        one's time limit is much longer (MUCH_MORE)."""
+        """Return True if an earlier command finished the collection and this command asks for no
+        more configurations. Return False if the earlier command ran out of time and this command's
+        time limit is much longer (MUCH_MORE)."""
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
         is_final = self.journal.is_finished
@@ -100,7 +101,7 @@ class ProgramCollection:
         """Draw and label configurations until enough are correct, no new ones are found, or too
         many failed; return False if the deadline came first."""
         wanted, labels = self._settings.configs, self._labels
-        # maximum number of attempts: if half of the attempts fail, more would fail, too
+        # maximum number of attempts; stop if half of them fail, because others would fail, too
         most = 2 * wanted
         for number in range(1, ROUNDS + 1):
             begin, end = wanted * (number - 1) // ROUNDS, wanted * number // ROUNDS

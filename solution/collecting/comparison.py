@@ -4,9 +4,9 @@ Layouts and tiles change the order of sums and so the last digits. A number may 
 a tolerance times (its absolute value + the tensor's root mean square). The tolerance depends on the
 precision of the type.
 
-Operations such as a remainder, a rounding or a comparison jump: a change of the last digit may
-change their result by any amount. Numbers that jump when the arguments change a little are not
-compared, see `find_doubtful`.
+Operations such as a remainder, a rounding or a comparison are discontinuous: a change of an
+operand's last digit may change their result by any amount. Numbers that change that much when the
+arguments change a little are not compared, see `find_doubtful`.
 """
 
 import time
@@ -18,14 +18,15 @@ import numpy as np
 from solution.programs.arguments import TYPE_NAMES
 from solution.programs.hlo.messages import instructions
 
-RULES = 2  # version of these rules: a collection made with another version is not resumed
+RULES = 2  # version of this comparison; a collection made with another version is not resumed
 TOLERANCE = 1e-3  # minimum relative tolerance, unless `sharpen` tightens it
-# minimum tolerance, in roundings; a rounding is the type's epsilon: from 1 to the next number
+# minimum tolerance, in roundings; a rounding is a type's epsilon, the distance of 1 from the next
+# number
 ROUNDINGS = 16
 # types with a larger rounding (8-bit floats) have a tolerance of one rounding, because only the
 # final result is converted to such a type
 COARSE = 2.0**-6
-# tightened tolerance, as a multiple of the change of results when arguments change by a rounding
+# tightened tolerance / change of the results when each argument changes by at most one rounding
 NOISE = 64
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 # opcodes whose result may change by any amount if the last digit of an operand changes
@@ -33,8 +34,8 @@ JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
      "is-finite", "sort", "bitcast-convert", "convert")
 )  # fmt: skip
-NUDGES = 16  # maximum number of runs with slightly changed arguments, to find results that jump
-NUDGE_STEPS = 4  # each number of the arguments changes by at most this many roundings
+NUDGES = 16  # maximum number of runs with slightly changed arguments, see `find_doubtful`
+NUDGE_STEPS = 4  # each number in the arguments changes by at most this many roundings
 # only arguments of types with smaller roundings than this, such as float32, are changed
 FINE = 2.0**-20
 NUDGE_SECONDS = 5.0  # after this time, no further run with changed arguments begins
@@ -97,9 +98,9 @@ def find_doubtful(
     arguments: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """Return a mask for each result: True for numbers not to compare. They change beyond the
-    tolerance if the arguments change a little, so another order of sums may change them as much.
-    `run` runs the program; `expected`: its results for `arguments`."""
+    """Return a mask for each result: True for numbers that cannot be compared. They change by more
+    than the tolerance if the arguments change a little, so a correct program with another order of
+    sums may change them as much. `run` runs the program; `expected`: results for `arguments`."""
     masks = [np.zeros(other.shape, bool) for other in expected]
     allowed = find_tolerances(expected)
     deadline = time.monotonic() + NUDGE_SECONDS
@@ -113,8 +114,8 @@ def find_doubtful(
 
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Return the arguments, randomly changed by at most NUDGE_STEPS roundings. Only types with a
-    rounding below FINE are changed, and of their numbers only those that are not whole."""
+    """Return the arguments, randomly changed by at most NUDGE_STEPS roundings. Whole numbers, and
+    arrays of types with a rounding of FINE or more, are not changed."""
     generator = np.random.default_rng(seed)
     return [
         array
@@ -131,8 +132,8 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
     """Return a tighter relative tolerance for each result, for programs in which errors change the
-    results little. It is NOISE times the distance of `shaken` (results for arguments that `shake`
-    changed) from `expected`, at least ROUNDINGS roundings, at most the type's tolerance."""
+    results little: NOISE x the distance of `shaken` (results for arguments that `shake` changed)
+    from `expected`, but at least ROUNDINGS roundings and at most the type's tolerance."""
     return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
@@ -170,7 +171,8 @@ def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def describe_blindness(results: Sequence[np.ndarray]) -> str:
-    """Return in words why results could hide errors; "" if there is no obvious reason."""
+    """Return in words why a comparison with these results would miss errors, for example because
+    all are 0; "" if no such reason is known."""
     if not sum(result.size for result in results):
         return "it has no results"
     numbers = [_widen(result.ravel()) for result in results if result.size]

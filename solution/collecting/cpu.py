@@ -30,7 +30,7 @@ from solution.programs.program import Program
 
 # share of a program's time limit after which no more configurations are compiled
 COMPILING_SHARE = 0.6
-PARENTS = 6  # number of fastest configurations that a round of drawing varies
+PARENTS = 6  # number of fastest configurations from which new ones are made
 ROUND_PASSES = 2  # timing passes over all configurations after each round of drawing them
 # name of the unchanged program's executable if that program is not one of the configurations
 REFERENCE = "reference"
@@ -105,7 +105,7 @@ class Timing:
         self._space, self._journal, self._workers = space, journal, workers
         self._seed = seed
         self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
-        # (number that identifies the round of drawing, see `draw`; configurations that it varies)
+        # (number of the round of drawing, see `draw`; configurations from which it makes new ones)
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
     def open(self, tell: Tell, wanted: int) -> None:
@@ -130,7 +130,7 @@ class Timing:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
-        # seeded by the number of known configurations: a resumed collection draws the same ones
+        # seeded by the number of known configurations, so that a resumed collection draws the same
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 
@@ -190,8 +190,8 @@ class Timing:
 
 
 class Builder:
-    """A child process that compiles configurations of one program; if it dies, a new one is started
-    and the program opened again. `needs_edges`: see Examiner."""
+    """Compiles configurations of one program in a child process and compares their results. If the
+    process dies, the program is opened again in a new one. `needs_edges`: see Examiner."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
         self._child = child
@@ -207,12 +207,12 @@ class Builder:
 
     @property
     def note(self) -> str:
-        """Return a sentence on the errors that comparisons would miss; "" if there are none."""
+        """Return a sentence on errors that the comparison of results would miss; usually ""."""
         return self._examined.note if self._examined is not None else ""
 
     def open(self) -> Compiled:
         """Compile and run the program in its default configuration; keep its results. Raises
-        InputError if that fails, or if the results cannot show whether a configuration is right."""
+        InputError if that fails, or if a comparison with the results would miss errors."""
         if self._examined is None:
             self._examined = self._examiner.run()
             compiled = self._examined.compiled
@@ -222,8 +222,8 @@ class Builder:
         return compiled
 
     def build(self, request: Compile) -> tuple[str, str, Compiled]:
-        """Compile a configuration and compare its results. Return its status (see CANDIDATES), why
-        it is not sound ("" if it is), and the reply (empty if nothing was compiled)."""
+        """Compile a configuration and compare its results with the default's. Return its status
+        (see CANDIDATES), the reason if it is not sound, and the child's reply (empty if none)."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:
@@ -241,7 +241,8 @@ class Builder:
 
 
 def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) -> None:
-    """Run all loaded executables in random order, a few times each; store the times."""
+    """Make a timing pass: run all loaded executables in random order, a few times each; store the
+    times."""
     turn, rows = journal.next_turn, []
     for name in generator.permutation(loaded.names).tolist():
         timings = loaded.visit(name)
@@ -251,7 +252,8 @@ def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) 
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
-    """Return an executable's runs in the pass `turn` as journal rows; even passes are half 0."""
+    """Return an executable's runs in pass number `turn` as rows of the journal. Runs of even passes
+    are in half 0, of odd passes in half 1."""
     count = len(timings.cpu)
     columns = {
         "config": [name] * count,

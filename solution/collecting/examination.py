@@ -2,9 +2,9 @@
 
 Results that are NaN, 0 or constant would hide any error. So mutants are run: versions of the
 program with a deliberate error in the result of one product (dot or convolution), see mutants.py.
-If the comparison does not notice them, other arguments are drawn. The results of every
-configuration are then compared for all sets of arguments that were kept. Runs are timed with the
-first set only: the program's arguments, if it comes with any.
+If the comparison of results does not notice an error, other arguments are tried. Sets of arguments
+that reveal errors are kept, and the results of every configuration are compared for all of them.
+Only the first set is used for timing: the arguments in the program's file, if it has any.
 """
 
 import time
@@ -32,14 +32,14 @@ from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# minimum share of the forms of products (opcode and sizes) in which errors must be noticed
+# errors must be noticed in at least this share of the forms of products; a form: opcode and sizes
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
 SLOWER = 50  # time limit of a mutant (it may loop forever), as a multiple of the program's time
 LEAST_SECONDS = 5.0  # minimum time limit of a mutant
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
 SHOWN = 3  # maximum number of products named in a message
-# the errors that a wrong tile may cause in the last columns of a dot's result
+# kinds of errors that a wrong tile may cause in the last columns of a dot's result
 EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)
 ADVICE = (
     "Give arguments for which they can: --arguments FILE.npz, with an array for each parameter by "
@@ -54,7 +54,7 @@ RANDOM = (
 
 @dataclass(frozen=True)
 class Set:
-    """One set of arguments for which results are compared."""
+    """A set of arguments (one array per parameter) for which results are compared."""
 
     arguments: list[np.ndarray]
     sight: Sight  # how well the results for these arguments reveal errors
@@ -63,7 +63,7 @@ class Set:
 
 @dataclass(frozen=True)
 class Examined:
-    """The sets of arguments chosen for a program, and the errors that the comparison would miss."""
+    """The sets of arguments kept for a program, and the errors that a comparison would miss."""
 
     sets: list[Set]  # the first is also used for timing, the others only for comparisons
     compiled: Compiled  # the compiled default configuration
@@ -71,7 +71,7 @@ class Examined:
 
 
 class Examiner:
-    """Finds arguments for which the comparison notices wrong results."""
+    """Finds arguments for which a comparison of results notices errors in a program."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
         """Use the child process to run the program. `needs_edges`: errors in the last columns of
@@ -81,13 +81,13 @@ class Examiner:
         self._is_spoiled = False  # True once the child process has compiled the mutants
         self._compiled = Compiled(b"", 0.0, "")
         self._kept: list[Set] = []
-        # (form, kind) of the mutants whose results were noticed as wrong
+        # (form of the product, kind of error) of each mutant that the comparison noticed
         self._told: set[tuple[str, Kind]] = set()
         self._deaths = 0
 
     def run(self) -> Examined:
         """Find the arguments for comparisons; leave the program open in the child. Raises
-        InputError if the program cannot be compiled, two of its runs differ, or the comparison
+        InputError if the program cannot be compiled, results of two runs differ, or the comparison
         misses too many errors with all arguments that were tried."""
         name = self._program.name
         if self._program.is_drawn:
@@ -123,8 +123,9 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield sets of arguments to try, each with True if tolerances are to be tightened: the set
-        of the program's file, if any, and drawn ones (False), then `Program.arguments` (True)."""
+        """Yield (arguments to try, whether to tighten the tolerances): with normal tolerances those
+        of the program's file, if any, and drawn ones; then `Program.arguments` with tighter ones.
+        """
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -133,7 +134,7 @@ class Examiner:
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
         """Run the program and its mutants with these arguments; return how well the results reveal
-        errors. Keep arguments that reveal more than before, and those of the program's file."""
+        errors. Keep the arguments if they reveal more than earlier ones or are from the file."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -177,8 +178,8 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if enough errors in products of the site's form were noticed: one of the
-        kinds in `_list_looked`, or all of them if a wrong tile may spoil the last columns."""
+        """Return True if enough errors in products of the site's form were noticed: one kind in
+        `_list_looked` or, if a wrong tile may spoil a product's last columns, all of them."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
@@ -201,7 +202,7 @@ class Examiner:
         except ChildDiedError as error:
             self._deaths += 1
             self._restore()
-            # an endless loop (TooMuchError) counts as noticed, a child that was killed does not
+            # a mutant that exceeds a limit (TooMuchError) is noticed; a killed child shows nothing
             return isinstance(error, TooMuchError)
         return reply is True
 
@@ -224,13 +225,13 @@ class Examiner:
 
     @property
     def _untold(self) -> list[Site]:
-        """Return one product for each form (opcode and sizes) whose errors were not noticed."""
+        """Return a product of each form (opcode and sizes) in which errors were not noticed."""
         forms = {site.form: site for site in self._mutants.sites}
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
-        """Return True if errors in all products were noticed, some arguments give finite results,
-        and some give results that change if their elements are reversed."""
+        """Return True if errors in all products were noticed, the results for some arguments are
+        finite, and for some they change if their elements are reversed."""
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
 

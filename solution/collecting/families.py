@@ -1,8 +1,8 @@
 """Generate programs of many architectures from a seed, for the training sample.
 
-An architecture is a program regardless of its tensors' sizes: depth, activations, normalization,
-residuals, pooling, with or without a training step. jax is imported when a program is built, which
-happens in a child process only.
+An architecture is all that determines a program except its tensors' sizes: depth, activations,
+normalization, residuals, pooling, with or without a training step. jax is imported when a program
+is built, which happens in a child process only.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def draw_settings(families: Sequence[str], generator: np.random.Generator) -> Se
 
 
 def write_file(settings: Settings) -> str:
-    """Return the source of a Python file that builds the program, for `fastslow collect`."""
+    """Return the text of a Python file, for `fastslow collect`, that builds the program."""
     return (
         "from solution.collecting.families import build\n\n"
         f"program, arguments = build(**{settings})\n"
@@ -100,7 +100,7 @@ class Weights:
 
 
 def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a program that makes one step of gradient descent on the mean square of the output."""
+    """Return a program that does one step of gradient descent; loss: mean square of the output."""
     import jax
 
     def step(weights: Any, inputs: Any) -> Any:

@@ -22,8 +22,8 @@ def describe_machine() -> str:
 def check_identity(
     folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], what: str
 ) -> None:
-    """Raise InputError if the identity `found` in a folder (program, machine, settings) differs
-    from the identity `wanted`; `what` is the kind of work, such as "search"."""
+    """Raise InputError if the identity in a folder, `found` (program, machine, settings), differs
+    from the identity `wanted`. `what`: the kind of work for the message, such as "search"."""
     other = [key for key in wanted if found.get(key) != wanted[key]]
     if other:
         reason = f"{UNSEEDED} " if "program" in other else ""

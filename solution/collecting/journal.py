@@ -1,4 +1,4 @@
-"""Keep the state of a program's collection on disk, up to date at every moment.
+"""Store the state of a program's collection on disk after each change.
 
 A folder holds three files. `state.json` identifies the collection. `candidates.parquet` has a row
 for each configuration, with its choices and whether it compiled. `repeats.parquet` has a row for
@@ -24,7 +24,7 @@ CANDIDATES = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name, a hash
         "values": pl.Binary(),  # the bytes of the configuration's choices (int32)
-        # sound, wrong (results differ), refused (by the compiler), died (it killed the process)
+        # sound (correct), wrong (results differ), refused (by XLA), died (it killed the process)
         "status": pl.String(),
         # which results are wrong, or why the configuration was refused or died
         "note": pl.String(),
@@ -32,7 +32,7 @@ CANDIDATES = pl.Schema(
     }
 )
 SOUND, WRONG, REFUSED, DIED = "sound", "wrong", "refused", "died"
-VERSION = 2  # of what a journal stores; the first one stored layouts and tiles, not choices
+VERSION = 2  # version of the journal's format; version 1 stored layouts and tiles, not choices
 STATE, CANDIDATE_FILE, REPEAT_FILE = "state.json", "candidates.parquet", "repeats.parquet"
 
 
@@ -66,7 +66,7 @@ class Journal:
 
     @property
     def next_turn(self) -> int:
-        """Return the number of the next timing pass."""
+        """Return the number that the next timing pass gets: 0, 1 and so on."""
         last = self.repeats["turn"].max()
         return 0 if last is None else int(last) + 1  # type: ignore[arg-type]
 

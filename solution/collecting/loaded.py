@@ -17,7 +17,7 @@ TRIES = 3
 
 
 class Loaded:
-    """The loaded executables of one program, by name."""
+    """The executables of one program that a child process has loaded, by name."""
 
     def __init__(
         self, child: Child, arguments: Sequence[np.ndarray], bury: Callable[[str, str], None]
@@ -27,7 +27,7 @@ class Loaded:
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}
         self._runs: dict[str, int] = {}  # {executable's name: number of timed runs in a `visit`}
-        self._is_open = False  # False: the process may have another program's arguments
+        self._is_open = False  # True: the process has this program's arguments
 
     @property
     def names(self) -> list[str]:
@@ -72,7 +72,7 @@ class Loaded:
                     break
 
     def _open(self) -> None:
-        """Send the arguments to the process; retry once if the process is killed meanwhile."""
+        """Send the arguments to the process; if it dies meanwhile, retry once."""
         request = Open(b"", self._arguments)
         try:
             self._child.ask(request)

@@ -1,9 +1,9 @@
 """Make wrong versions of a program, to test whether a comparison of results notices them.
 
 A mutant is the program with an error in the result of one product (dot or convolution), as a
-defective kernel would make it. A site is a product that is mutated. All mutants of a program are in
-one module, which is compiled once: it has an additional parameter with a switch (boolean) for each
-mutant. The switches are passed into calls, loops and conditionals.
+defective kernel would make it. A site is a product whose result mutants change. All mutants of a
+program are in one module, which is compiled once: it has an additional parameter, an array with a
+switch (boolean) for each mutant. The switches are passed into calls, loops and conditionals.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ from solution.programs.portable import FreshIds, make_portable, make_shape, repl
 
 PRED, TUPLE = 1, 13  # element types, as numbers of XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")
-# maximum number of products of a program that are mutated (evenly spaced): each mutant costs a run
+# maximum number of sites of a program, evenly spaced over its products; each mutant costs a run
 MAX_SITES = 48
-OF_A_FORM = 3  # maximum number of mutated products of the same sizes: the last ones in the program
+OF_A_FORM = 3  # maximum number of sites with equal opcode and sizes: the last ones in the program
 BLOCK = 8  # number of wrong elements at the end of the last dimension; at most an eighth of it
 EIGHTH = 8
 OFF = 0  # index of a switch that is never on: it supplies the value False
@@ -92,8 +92,8 @@ def _find_ways(module: Any) -> dict[int, str]:
         way = "call" if node.opcode in CALLS else node.opcode
         if way == "while" and node.shape.element_type != TUPLE:
             way = "other"
-        # number 0 is a loop's body, which returns the mutants' switches in the loop's state; the
-        # loop's condition only gets them
+        # number 0 is a loop's body. The mutants' switches are part of the loop's state: the body
+        # takes and returns them, the condition only takes them.
         for number, called in enumerate(node.called_computation_ids):
             ways.setdefault(called, set()).add("condition" if way == "while" and number else way)
     return {
@@ -172,17 +172,17 @@ class _Writer:
         self._fresh = FreshIds(module)
         self._switches = make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
-        # by computation id: the original shape of its parameter; used for branches, which have one
+        # {computation id: original shape of its parameter}, used for branches of conditionals
         self._parameter_shapes = {
             c.id: copy_message(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"
         }  # fmt: skip
 
     def write(self) -> None:
-        """Rewrite all computations that get the mutants' switches. The entry gets them as its last
-        parameter."""
+        """Rewrite, in place, all computations that get the mutants' switches. The entry gets them
+        as its last parameter."""
         entered = [find_entry(self._module).id]
-        for number in entered:  # the loop appends to the list that it reads
+        for number in entered:  # the loop's body appends to `entered`
             for node in self._computations[number].instructions:
                 if _is_entered(node, self._ways):
                     entered += [n for n in node.called_computation_ids if n not in entered]
@@ -200,7 +200,7 @@ class _Writer:
         for node in computation.instructions:
             node.operand_ids[:] = [renamed.get(operand, operand) for operand in node.operand_ids]
             if way != "call" and node.opcode == "parameter":
-                continue  # `_take_switches` has written its replacement, with the same id
+                continue  # `_take_switches` has written an instruction with the same id instead
             if node.id in self._sites:
                 renamed[node.id] = self._mutate(node, self._sites[node.id], switches, written)
             elif _is_entered(node, self._ways):
@@ -296,8 +296,8 @@ class _Writer:
         return value
 
     def _switch(self, switches: int, number: int, shape: Any, written: list[Any]) -> int:
-        """Append one of the mutants' `switches` (an id), with index `number`, to `written`,
-        broadcast to the sizes of `shape`; return its id."""
+        """Append to `written` element `number` of the mutants' `switches` (an id), broadcast to the
+        sizes of `shape`; return the broadcast's id."""
         one = self._add(
             written, "slice", make_shape(PRED, [1]), [switches], slices=[(number, number + 1)]
         )
@@ -329,7 +329,8 @@ class _Writer:
         return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
-        """Append zeros to `written`: the switch that is always off, converted; return their id."""
+        """Append to `written` a tensor of zeros: the switch that is always off, broadcast to
+        `sizes` and converted to the element type of `like`. Return its id."""
         shape = make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])

@@ -30,7 +30,7 @@ BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("vector_width", "wide"): (("xla_cpu_prefer_vector_width", 512),),
     ("effort", "less"): (("xla_backend_optimization_level", 1),),
 }
-# {(option, value): flags that lie in the compiler's map of backend options, see Flags.backend}
+# {(option, value): flags that are set in XLA's map of backend options, see Flags.backend}
 BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("products", "own_loops"): (("xla_force_enable_experimental_llvm_ir_gemm", "true"),),
     ("size", "small"): (("xla_cpu_optimize_for_size", "true"),),

@@ -34,7 +34,7 @@ from solution.system.errors import InputError
 
 LAYOUTS, OPTIONS, TILES = "layouts", "options", "tiles"
 KINDS = (LAYOUTS, OPTIONS, TILES)
-# positions of the options that set the same flags as a tile
+# positions of the options that set flags which a tile sets, too
 OF_PRODUCTS = [OPTION_NAMES.index(name) for name in ("library_fusions", "products")]
 CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
 
@@ -61,10 +61,10 @@ class ProgramSpace(Space):
     # {name of a compile option: its values}; empty if options are not in the space.
     option_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     product: Product | None = None  # the matrix product whose tile is searched; None: no tile
-    # True if the program without any setting is one of the configurations
+    # True if the program without any layout, option or tile is one of the configurations
     has_unchanged: bool = True
-    # True: while collecting, new configurations mix and change the fastest ones so far; False: they
-    # are random
+    # for a collection: True to make new configurations by mixing and changing the fastest ones so
+    # far, False to draw them at random
     varies_fastest: bool = False
 
     # Names of the compile options, as records store them; empty for the CPU's compiler.
@@ -150,7 +150,7 @@ class ProgramSpace(Space):
         return np.hstack([rows, library])[configs[:, 0]].astype(np.float32)
 
     def make_run(self, config: np.ndarray, nanoseconds: int) -> Any:
-        """Return the message Run of one configuration; 0 nanoseconds mean that it failed."""
+        """Return one configuration and its time as a message Run; `nanoseconds` 0: it failed."""
         is_default = bool((config == self.default).all())
         run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
         run.profile.compute_time_ns = nanoseconds
@@ -217,8 +217,8 @@ def check_kinds(kinds: Sequence[str]) -> None:
 def make_collected_space(
     program: Program, kind: str, *, varies_fastest: bool = False
 ) -> ProgramSpace:
-    """Return the space for a collection, which varies one kind of setting (see KINDS). Raises
-    InputError if the program has nothing to set of this kind."""
+    """Return the space of a collection, which varies only layouts, only options or only tiles
+    (`kind`, see KINDS). Raises InputError if the program has none to vary."""
     if kind == TILES:
         found = find_product(program)
         return _make_table(

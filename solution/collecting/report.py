@@ -85,7 +85,7 @@ def describe_failures(finished: Sequence[Finished]) -> str:
 
 
 def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
-    """Return the columns for timed or estimated programs, or both (cells may be empty)."""
+    """Return the table's columns for timed programs, estimated programs, or both together."""
     timed: Columns = {
         "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
         "Passes": lambda state: str(state.get("passes", "")),
@@ -105,7 +105,7 @@ def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
 
 
 def _show_taken(state: dict[str, Any]) -> str:
-    """Format the share of requested layouts that the compiler kept; "" if none was requested."""
+    """Return the share of requested layouts that the compiler kept, in %; "" without requests."""
     asked = state.get("taken", 0) + state.get("untaken", 0)
     return f"{state['taken'] / asked:.0%}" if asked else ""
 

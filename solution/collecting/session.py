@@ -28,7 +28,7 @@ LEAST_SECONDS = 10.0  # minimum time limit of a program, even if the time for al
 
 @dataclass(frozen=True)
 class Finished:
-    """The outcome of a program's collection."""
+    """The outcome of a program's collection: its summary, or why it failed."""
 
     name: str
     state: dict[str, Any]  # the summary in the program's journal; empty if the collection failed

@@ -18,11 +18,11 @@ COLUMNS = 4096  # maximum number of one-hot columns in a configuration's feature
 # mean share of the sites that a random configuration changes; the share is log-uniform in SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # maximum number of draws in `draw_new`; it stops once enough new ones are found
-# A table is a fixed list of configurations. If more than this many of them are unmeasured, its
-# candidates are this many random ones and, by the prior (a model's scores), as many of the best.
+# If more than MOST configurations of a table are unmeasured, `find_candidates` returns MOST random
+# ones and the MOST that the prior (a model's scores) ranks best.
 MOST = 1500
-# A space that is no table yields as candidates NEAR neighbours of the fastest configurations (or a
-# few more or fewer), and at most FAR random configurations.
+# If the space is no table, `find_candidates` returns about NEAR neighbours of the fastest
+# configurations, and at most FAR random configurations.
 NEAR, FAR = 192, 128
 # maximum number of edges between a node and the configurable node that `link_sites` assigns to it
 HOPS = 8
@@ -163,7 +163,8 @@ class Space:
         return self.keep_legal(np.concatenate(changed))
 
     def keep_legal(self, configs: np.ndarray) -> np.ndarray:
-        """Return the legal ones of `configs` (n, sites); in a table, the member nearest to each."""
+        """Return the legal configurations in `configs` (n, sites), fewer than n if some are not
+        legal; in a table, return the member nearest to each."""
         if self.members is not None:
             return self.members[self.nearest(configs, np.ones(len(self.members), bool))]
         return configs if self.are_legal is None else configs[self.are_legal(configs)]
@@ -180,7 +181,7 @@ class Space:
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        """Return the factor (sites,) of each site's one-hot columns in `describe`."""
+        """Return the factors (sites,) with which `describe` scales each site's one-hot columns."""
         weights = np.ones(self.sites, np.float32)
         others = int((self.sizes > 1).sum()) - len(self.broad)
         if self.broad:
@@ -286,8 +287,8 @@ def link_sites(
     edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
 ) -> np.ndarray:
     """Return pairs (links, 2) of neighbouring sites: consecutive sites of a configurable node, and
-    the first sites of neighbouring configurable nodes. A node belongs to the configurable node that
-    reaches it first along edges, in any direction; configurable nodes are neighbours if an edge
+    the first sites of neighbouring configurable nodes. Each node belongs to its nearest
+    configurable node (edges count in both directions); configurable nodes are neighbours if an edge
     connects nodes that belong to them. `node`: (sites,) each site's configurable node."""
     # owner (nodes,): the configurable node of each node, spread from neighbour to neighbour
     owner = np.full(nodes, -1)

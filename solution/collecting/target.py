@@ -116,7 +116,7 @@ class LabelWorkers(Protocol):
         """Return the source of the labels, a clock or an estimator: see solution.domain.graph."""
 
     def identify(self, program: "Program") -> Mapping[str, Any]:
-        """Return the facts that must be equal for the program's collection to be resumed."""
+        """Return facts, such as the machine, that must be equal to resume the collection."""
 
     def start(
         self, program: "Program", space: "ProgramSpace", journal: "Journal", seed: int
@@ -125,13 +125,13 @@ class LabelWorkers(Protocol):
 
 
 class Labelling(Protocol):
-    """The labelling of one program: its configurations get labels, which the journal stores."""
+    """Labels the configurations of one program, and stores the labels in the journal."""
 
     batch: int  # number of configurations that are compiled in parallel
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default, and the configurations that an earlier command found sound, that is
-        correct. `wanted`: number of sound configurations to collect. Raises InputError if the
+        """Compile the default, and the configurations that an earlier command found to be sound
+        (correct). `wanted`: number of sound configurations to collect. Raises InputError if the
         default cannot be compiled."""
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
@@ -142,7 +142,7 @@ class Labelling(Protocol):
         """Compile configurations (k, sites), and write their status into the journal."""
 
     def look(self) -> None:
-        """Find roughly the fastest configurations, which the next round of drawing may vary."""
+        """Time all configurations roughly, because the next round may vary the fastest ones."""
 
     def finish(self, deadline: float, tell: Tell) -> None:
         """Complete the labels of all configurations; stop at the deadline (of time.monotonic)."""
@@ -151,4 +151,4 @@ class Labelling(Protocol):
         """Return the labels known so far."""
 
     def describe(self) -> dict[str, Any]:
-        """Return entries for the summary that say how the labels were made."""
+        """Return entries for the journal's summary that say how the labels were made."""

@@ -26,7 +26,7 @@ LIBRARIES_OFF = (
     ("xla_cpu_use_onednn", False),
 )
 FORCE, SIZE = "xla_force_enable_experimental_llvm_ir_gemm", "xla_llvm_ir_gemm_tile_size"
-# the sizes from which tiles are made
+# candidate sizes of tiles; all combinations that fit the product are tiles
 ROWS = (1, 2, 3, 4, 6, 8, 11, 16, 24, 32)
 SUMS = (1, 2, 4, 8, 9, 16, 32)
 VECTORS = (1, 2, 3, 4)
@@ -77,7 +77,8 @@ def find_tile_flags(tile: np.ndarray) -> Flags:
 
 
 def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
-    """Return the only dot, and its sizes rows, summed, columns; InputError if there is not one."""
+    """Return the program's dot, and its sizes: rows, summed elements, columns. Raises InputError if
+    there is not exactly one dot, or it is no plain product of floats."""
     dots = [i for i in instructions(program.module) if i.opcode == "dot"]
     shapes = {i.id: i.shape for i in instructions(program.module)}
     if len(dots) == 1 and dots[0].shape.element_type in FLOAT_BYTES:

@@ -20,7 +20,7 @@ from solution.domain.metrics import kendall_tau
 SCHEMA = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name
-        "half": pl.UInt8(),  # 0 for runs in even passes, 1 for runs in odd ones
+        "half": pl.UInt8(),  # 0 for runs in even passes, 1 for runs in odd passes
         "turn": pl.UInt32(),  # number of the pass (which runs all configurations)
         "cpu_ns": pl.Int64(),
         "wall_ns": pl.Int64(),
@@ -38,7 +38,7 @@ FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fa
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of timing a program's configurations."""
+    """The labels of a program's configurations, and how reliable they are."""
 
     configs: list[str]  # names of the configurations
     # (2, configs) smallest time of each configuration in each half of the passes, in nanoseconds

@@ -1,7 +1,7 @@
 """Find a program's parameters, and draw random arguments for them.
 
 The use of a parameter decides which numbers are drawn. Square roots, logarithms and divisors need
-positive numbers: a negative variance would make every result NaN, and comparing NaN shows nothing.
+positive numbers: a negative variance would make every result NaN, and NaN reveals no errors.
 Weights must be small if a dot or convolution sums many terms; otherwise the results of a deep
 program overflow, or do not depend on its first layers.
 """
@@ -38,7 +38,7 @@ POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has o
 PART = 1 << 20  # maximum number of float64 numbers drawn at once, to limit memory
 # Element types that cannot be drawn: they hold no numbers, or the CPU's compiler rejects them.
 WITHOUT_NUMBERS = ("invalid", "tuple", "opaque", "token", "s1", "u1")
-# By opcode: positions of the operands that must be positive.
+# {opcode: positions of the operands that must be positive}
 POSITIVE = {"sqrt": (0,), "rsqrt": (0,), "log": (0,), "log-plus-one": (0,), "power": (0,),
             "divide": (1,), "batch-norm-inference": (4,)}  # fmt: skip
 # Opcodes whose result consists of elements of the first operand (assumed for custom calls).
@@ -47,7 +47,7 @@ _MOVES = (
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
 )
 MOVES = frozenset(_MOVES.split())
-# By opcode: positions of the operands that must be positive to make the result positive; None: all.
+# {opcode: positions of operands that must be positive to make the result positive; None: all}
 KEEPS: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(MOVES, (0,)), "reduce": (0,), "reduce-window": (0,), "subtract": (0,),
     "power": (0,), "select": (1, 2), "dynamic-update-slice": (0, 1), "add": None, "multiply": None,
@@ -56,7 +56,7 @@ KEEPS: dict[str, tuple[int, ...] | None] = {
 }  # fmt: skip
 # Opcodes whose operands are the arguments of the computation that they call.
 INSIDE = ("call", "fusion", "map", "async-start")
-# an instruction's id, and an element of its tuple (None: the whole result)
+# a value: (id of an instruction, index of an element of its result; None: the whole result)
 Value = tuple[int, int | None]
 
 
@@ -104,8 +104,8 @@ def find_roles(module: Any) -> list[Role]:
 
 
 class _Flow:
-    """The data flow of a module: traces values back to the entry's parameters, through calls,
-    loops, conditionals and tuples."""
+    """Traces values of a module back to the parameters of its entry, through calls, loops,
+    conditionals and tuples."""
 
     def __init__(self, module: Any) -> None:
         self._nodes = {i.id: i for i in instructions(module)}
@@ -118,7 +118,7 @@ class _Flow:
         entry = find_entry(module)
         self._entry = entry.id
         self._is_tupled = is_tupled(module)
-        # parameter numbers of the entry computation, by Value (instruction id, tuple element)
+        # {a parameter of the entry, or an element of a tuple parameter: parameter number}
         self.parameters: dict[Value, int] = {}
         for instruction in entry.instructions:
             if instruction.opcode == "parameter":
@@ -128,7 +128,7 @@ class _Flow:
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
         """Return the numbers of the entry's parameters from which the values `starts` are computed.
-        `follow` returns the positions of those operands of an instruction that are traced back."""
+        `follow(instruction)` returns the positions of the operands that are traced further."""
         waiting, seen = list(starts), set[Value]()
         while waiting:
             value = waiting.pop()
@@ -214,8 +214,8 @@ def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
     """Return {parameter number: number of terms summed per result element}, for parameters that are
     the weight of a dot or convolution.
 
-    The weight is the second factor, or the first if no parameter leads to the second. If a
-    parameter is the weight of several, the largest number counts."""
+    The weight is the second factor, or the first one if the second is not made of a parameter. If a
+    parameter is the weight of several instructions, the largest number counts."""
     shapes = {i.id: i.shape for i in instructions(module)}
     terms: dict[int, int] = {}
     for node in instructions(module):
@@ -241,9 +241,9 @@ def _count_terms(node: Any, shapes: dict[int, Any]) -> int:
 
 @dataclass(frozen=True)
 class Manner:
-    """A way to draw random numbers; MANNERS are tried in turn until results are useful."""
+    """A way to draw random numbers; MANNERS are tried in turn until the results reveal errors."""
 
-    # factor of normally distributed numbers (which may be negative); for weights at most 1 is used
+    # standard deviation of normally distributed numbers; for weights at most 1 is used
     scale: float = 1.0
     # True: draw only positive numbers, also for parameters that do not need them
     is_positive: bool = False

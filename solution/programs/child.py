@@ -1,8 +1,8 @@
-"""Ask a child process to work with the compiler; end it if it exceeds a limit.
+"""Run the compiler in a child process; end the process if it exceeds a limit.
 
 A compiler may abort, take all memory or hang; then only the child process is lost. A request is an
 instance of a class whose method `answer` runs in the child. The reply is the method's result, or a
-Refusal with the reason why there is none.
+Refusal with the reason why there is no result.
 """
 
 import os
@@ -29,14 +29,13 @@ from solution.system.scratch import ScratchFolder, find_base
 
 WATCH_SECONDS = 0.02  # seconds between two checks of a child's memory
 START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds on an idle machine
-# Patterns of what XLA prints before it ends the process because of the variable XLA_FLAGS.
+# Patterns of XLA's messages before it ends the process because of an error in XLA_FLAGS.
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
-# A message is its size in 4 bytes and its content; if the size is LONG, 8 bytes with the true size
-# come between them.
+# A message begins with its size in 4 bytes; if these hold LONG, 8 bytes with the size follow.
 LONG = -1
-LAST_LINES = 4000  # bytes at the end of a child's output where its last error is looked up
+LAST_LINES = 4000  # number of bytes at the end of a child's output that are searched for an error
 State = TypeVar("State")
 
 
@@ -49,14 +48,14 @@ class Refusal(Reply):
 
 
 class Host:
-    """The compiler in a child process, and a cache of values that several requests use."""
+    """The compiler in a child process, and a cache of objects that several requests share."""
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
         self._states: dict[Callable[[Compiler], Any], Any] = {}
 
     def find(self, make: Callable[[Compiler], State]) -> State:
-        """Return `make(compiler)`, cached by the function `make`."""
+        """Return `make(compiler)`; call each function `make` only once."""
         if make not in self._states:
             self._states[make] = make(self.compiler)
         return cast(State, self._states[make])
@@ -72,8 +71,8 @@ class ChildRequest(ABC):
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Run the child process: write its output to the file `errors`; send the platform, and whether
-    the process is pinned to `core`; answer requests until the connection closes."""
+    """The child's main function: redirect its output to the file `errors`; send (platform, whether
+    the process is pinned to `core`); answer requests until the connection closes."""
     redirect(errors)
     keep_to_itself()
     pinned = core is not None and _pin(core)
@@ -119,7 +118,7 @@ class Limits:
 
 
 class Child:
-    """A process that compiles and runs programs; after its end, the next request starts another."""
+    """A process that compiles and runs programs; if it ended, the next request starts a new one."""
 
     def __init__(
         self,
@@ -189,9 +188,9 @@ class Child:
     def _start(self) -> None:
         self.end()
         self.has_run_python = False
-        self._said = 0  # the output file is empty
+        self._said = 0  # the new process empties the output file
         self._connection, other = SPAWN.Pipe()
-        # Spawn instead of fork, so that the child holds only what its work needs.
+        # Spawn instead of fork, so that the child inherits no memory of this process.
         self._process = start_child(self._work, other, self._errors, self.core, context=SPAWN)
         other.close()
         try:
@@ -217,9 +216,9 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read a reply before the deadline; `seconds`, the time limit, is for the error's message.
-        The program under test may write to the connection, so only a message of the announced size
-        that begins with MARK counts as a reply."""
+        """Read a reply before the deadline; `seconds`, the time limit, appears only in error
+        messages. The program under test may write to the connection, too, so only a message of the
+        announced size that begins with MARK counts as a reply."""
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
             (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
@@ -262,7 +261,7 @@ class Child:
             return 0.0
 
     def _bury(self, reason: str) -> str:
-        """End the process; return the reason, for the message of an error."""
+        """End the process, and return `reason`, so that a caller can put it into an error."""
         self.end()
         return reason
 
@@ -348,8 +347,8 @@ def redirect(errors: Path) -> None:
 
 
 def keep_to_itself() -> None:
-    """Isolate a program that runs in this process: it must not write to inherited channels, such as
-    the resource tracker's."""
+    """Redirect the channel to multiprocessing's resource tracker, which this process inherited, to
+    /dev/null, so that a user's program that runs here cannot write to the tracker."""
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
         nothing = os.open(os.devnull, os.O_WRONLY)

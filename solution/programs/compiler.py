@@ -1,8 +1,8 @@
 """Use XLA's compiler through jax; no other file depends on the internals of jax and jaxlib.
 
-Programs go in as serialized modules (HloModuleProto). Executables come out as bytes that another
-process can load, so a crash while compiling does not end the process that measures. Parts of jax
-that are used:
+The inputs are serialized modules (HloModuleProto). The outputs are executables as bytes, which
+another process can load, so a crash while compiling does not end the process that measures. These
+parts of jax are used:
 
 * `jax.extend.mlir.hlo_to_stablehlo`, which converts modules, and the client of
   `jax.extend.backend`, which compiles the result;
@@ -62,8 +62,8 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """An XLA client in this process. It uses the cores that the process may use when the client is
-    created."""
+    """An XLA client in this process. It uses the cores that are allowed to the process when the
+    client is created."""
 
     def __init__(self) -> None:
         check_installed()
@@ -103,7 +103,8 @@ class Compiler:
         return module, values
 
     def _find_numbers(self, leaf: Any) -> np.ndarray | None:
-        """Return the numbers of an argument, such as the integers in a jax random key."""
+        """Return an argument as a numpy array, a jax random key as its integers; None for a
+        jax.ShapeDtypeStruct."""
         jax = self._jax
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return None

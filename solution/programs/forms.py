@@ -25,7 +25,7 @@ LOOKED_AT = 256  # characters at the beginning that are checked to recognise tex
 HEAD = 1 << 16  # bytes at the beginning that are read to distinguish protobuf from text
 LENGTH = 4  # bytes before a vector in a flatbuffer, which hold the vector's length
 
-# patterns: beginning and name of a module, a line that divides modules, prefix of a log line
+# Patterns of a module's beginning (*_BEGIN) and name, of a line between modules, of a log's prefix.
 HLO_BEGIN = re.compile(
     r"^(?P<log>[IWEF]\d{4} .*?\] ?)?[ \t]*HloModule[ \t]+(?P<name>[^\s,]+)", re.M
 )
@@ -37,7 +37,7 @@ MLIR_BEGIN = re.compile(
 MLIR_NAME = re.compile(r"^[ \t]*(?:builtin\.)?module[ \t]+@(\"[^\"]*\"|[\w$.-]+)", re.M)
 DIVIDER = re.compile(r"^[ \t]*// -----.*$", re.M)
 LOG = re.compile(r"^[IWEF]\d{4} .*?\] ?", re.M)
-# Patterns of constants whose numbers a text leaves out. The group in MLIR's patterns is the type.
+# Patterns of constants without numbers. The group in MLIR's patterns is the constant's type.
 HLO_LEFT_OUT = re.compile(r"\bconstant\(\{\.\.\.\}\)")
 MLIR_LEFT_OUT = (
     re.compile(r"\bstablehlo\.constant dense_resource<__elided__> : (tensor<[^<>]*>)"),
@@ -109,8 +109,8 @@ def find_defect(data: bytes) -> str:
 
 
 def find_bytecode(data: bytes) -> bytes | None:
-    """Return the MLIR bytecode in `data`: all of it, or a part of jax.export's output. Return None
-    if there is none."""
+    """Return the MLIR bytecode in `data`, which is all of `data` or a part of jax.export's output;
+    None if there is none."""
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)

@@ -17,7 +17,7 @@ MOST_NAMED = 10  # maximum number of functions named in a message
 
 
 def has_declaration(content: str | bytes) -> bool:
-    """Return True if a function in the module has no body, on which XLA's conversion would crash;
+    """Return True if a function in the module has no body, because XLA's conversion would crash;
     False for unreadable text."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
@@ -32,7 +32,7 @@ def has_declaration(content: str | bytes) -> bool:
 def make_main(content: str | bytes, function: str) -> bytes:
     """Return a module's bytecode with `function` renamed to main ("": the only public function, or
     main), and without functions that it does not call. Raises InputError if `function` is missing,
-    not unique or calls a function without body; does not catch MLIR's errors on unreadable text."""
+    not unique or calls a function without body, and MLIR's errors for unreadable text."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
         context.allow_unregistered_dialects = True
@@ -58,7 +58,7 @@ def make_main(content: str | bytes, function: str) -> bytes:
 
 
 def drop_uncalled(module: Any) -> None:
-    """Delete, in place, a Module's computations that its entry does not call; XLA keeps them."""
+    """Delete, in place, a Module's computations that its entry never calls, directly or not."""
     by_id = {computation.id: computation for computation in module.computations}
     called, waiting = set(), [module.entry_computation_id]
     while waiting:
@@ -131,7 +131,7 @@ def _has_body(operation: Any) -> bool:
 
 
 def _find_free(module: Any) -> str:
-    """Return an unused function name, for the main function that another one replaces."""
+    """Return an unused name for the earlier main function, which another function replaces."""
     taken = {_name(operation) for operation in _list_functions(module)}
     name = f"{MAIN}_before"
     while name in taken:

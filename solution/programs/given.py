@@ -20,10 +20,10 @@ KINDS = "bfiucV"  # numpy's type kinds; bfloat16 and narrower types are stored a
 
 
 def give_arguments(program: Program, path: Path | None, megabytes: int) -> Program:
-    """Return the program with an npz file's arguments of at most `megabytes` (unchanged without a
-    path). An array must have its parameter's shape, and numbers that the parameter's type can hold.
-    Raises InputError if the file is unreadable, or arrays are missing, superfluous or do not fit.
-    """
+    """Return the program with the arguments in the npz file `path` (None: return it unchanged). An
+    array must have its parameter's shape, and numbers that the parameter's type can hold. Raises
+    InputError if the file is unreadable, arrays are missing, superfluous or do not fit, or all
+    arguments take more than `megabytes`."""
     if path is None:
         return program
     arguments.check_memory(program.module, program.name, megabytes)

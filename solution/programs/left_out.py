@@ -1,7 +1,7 @@
-"""Replace constants that the text of a module does not show by randomly drawn numbers.
+"""Draw random numbers for constants whose numbers are missing in a module's text.
 
-XLA prints them as {...}; solution.programs.forms replaces each by a custom call before the text is
-parsed. The drawn numbers depend on the module alone, so a program is the same each time it is read.
+XLA prints such a constant as {...}; solution.programs.forms replaces it by a custom call before the
+text is parsed. The drawn numbers depend only on the module, so each reading gives the same program.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ SCALE = 0.1  # standard deviation of the drawn floats
 SHAPE, TUPLES = 1, 10  # field numbers of LiteralProto in XLA's xla_data.proto
 VARINT = "varint"  # integers in protobuf's variable-length encoding
 FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
-# By number of XLA's PrimitiveType: field number in LiteralProto, and numpy type or VARINT.
+# {number of XLA's PrimitiveType: (field number in LiteralProto, numpy type or VARINT)}
 FIELDS = {
     1: (2, "bool"), 2: (15, "int8"), 3: (17, "<i2"), 4: (4, VARINT), 5: (5, VARINT),
     6: (3, "uint8"), 7: (16, "<u2"), 8: (6, VARINT), 9: (7, VARINT), 10: (11, "<f2"),
@@ -35,7 +35,7 @@ NARROW = {"int4": (0, 8, 15), "uint4": (0, 8, 15), "int2": (-2, 2, 3), "uint2": 
 
 
 def find_left_out(module: Any) -> list[Any]:
-    """Return the instructions of a message Module that stand for constants missing in its text."""
+    """Return a message Module's custom calls that replace constants missing in its text."""
     return [
         instruction
         for instruction in instructions(module)
@@ -45,8 +45,8 @@ def find_left_out(module: Any) -> list[Any]:
 
 def restore_constants(module: Any, name: str, *, fill: bool) -> int:
     """Turn the instructions that `find_left_out` returns into constants, in place; return how many
-    numbers they hold. `fill`: draw the numbers, which is needed to run the module. Raises
-    InputError if they cannot be drawn or are too many."""
+    numbers these hold. `fill`: draw the numbers, without which the module cannot run. Raises
+    InputError if numbers of their type cannot be drawn, or if they are too many."""
     found, count = find_left_out(module), 0
     numbers = sum(_count(instruction.shape) for instruction in found)
     if fill and BYTES * numbers > MAX_BYTES:
@@ -68,7 +68,7 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
 
 def describe_left_out(form: str, constants: int, numbers: int) -> str:
     """Return a sentence for the user on the constants left out of a text; "" if there are none.
-    `form`: HLO or STABLEHLO; `constants`: how many; `numbers`: how many numbers these hold."""
+    `form`: HLO or STABLEHLO; `constants`: their number; `numbers`: total number of elements."""
     if not constants:
         return ""
     how = (

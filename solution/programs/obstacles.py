@@ -1,4 +1,4 @@
-"""Explain why a module cannot be run here, or how it differs from the whole program.
+"""Explain why a module cannot be run here, or how it differs from the program the user wrote.
 
 A module cannot be run if it is for several devices, calls back into the Python process that made
 it, exchanges data with the host, or was optimised for another backend.
@@ -30,7 +30,8 @@ DUMP = (
 
 
 def find_obstacle(module: Any, source: Source | None = None) -> str:
-    """Return why a message Module (read from the text `source`) cannot run on one device; or ""."""
+    """Return why a message Module, read from the text `source` if given, cannot run on one device;
+    "" if it can."""
     partitions = source.partitions if source else 1
     for instruction in instructions(module):
         target = instruction.custom_call_target
@@ -78,7 +79,8 @@ def _is_shared(module: Any) -> bool:
 
 
 def describe_module(module: Any, source: Source | None = None) -> list[str]:
-    """Return sentences for the user on how a module differs from the whole program as written."""
+    """Return sentences for the user on how a module differs from the program that the user wrote,
+    for example that it is the part of one device."""
     found = []
     if source and source.partitions > 1:
         number = source.partitions

@@ -1,9 +1,8 @@
 """Rewrite a dumped module so that other backends can compile it.
 
-A TPU's dump holds special kinds of fusions, tiled layouts, and 64-bit integers as pairs of 32-bit
-integers, which other backends reject. They belong to the implementation and do not affect the
-result, so they are replaced with plain instructions that compute the same. Instructions keep their
-ids.
+A TPU's dump has special kinds of fusions, tiled layouts, and 64-bit integers as pairs of 32-bit
+integers, which other backends reject. They do not affect the result, so they are replaced with
+plain instructions that compute the same. Instructions keep their ids.
 """
 
 from collections.abc import Sequence
@@ -43,8 +42,8 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
 
 class FreshIds:
-    """A generator of instruction ids that are new in a module, for any of its computations. Inside
-    a computation XLA uses only the lower half of an id, so each new lower half is the largest."""
+    """Generates instruction ids that are new in a module, for any computation. Inside a computation
+    XLA uses only the lower half of an id, so the lower half of each new id is larger than all."""
 
     def __init__(self, module: Any) -> None:
         taken = list(find_places(module))
@@ -76,7 +75,7 @@ def lay_out(shape: Any) -> list[int]:
 
 
 def _take_apart(module: Any, fresh: FreshIds) -> None:
-    """Replace the entry's only parameter, a tuple, by its elements, in place."""
+    """Replace the entry's only parameter, a tuple, by one parameter per element, in place."""
     entry = find_entry(module)
     (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
     parts = [
@@ -124,8 +123,8 @@ def _lay_out(shape: Any, *, keeps: bool = False) -> None:
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Replace instructions that only older compilers accept. The copy of an array becomes a
-    reshape; a reshape to another element type becomes a reshape and a conversion."""
+    """Return the instructions with replacements for forms that only older compilers accept: the
+    copy of an array becomes a reshape, a reshape to another type a reshape and a conversion."""
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
     written = []
     for instruction in instructions:
@@ -159,9 +158,9 @@ def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) ->
 
 
 def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
-    """Return instructions that replace a bitcast, which reads memory of shape `read` as shape
-    `made`: transpose the operand to its order in memory, reshape, transpose from the result's order
-    in memory. If the element type changes, return a bitcast-convert."""
+    """Return instructions that replace a bitcast from shape `read` to shape `made`: a transpose to
+    the operand's order in memory, a reshape, a transpose from the result's order in memory; or a
+    bitcast-convert if the element type changes."""
     sizes, result = list(read.dimensions), list(made.dimensions)
     before, after = (
         list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))
@@ -179,8 +178,8 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 
 
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
-    """Replace an rng-bit-generator whose state is a pair of 32-bit arrays by one with a 64-bit
-    state; keep only the drawn bits, not the new state."""
+    """Return instructions that replace an rng-bit-generator whose state is a pair of 32-bit arrays:
+    one with a 64-bit state, of which only the drawn bits are used, not the new state."""
     written = []
     for number, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
@@ -202,8 +201,8 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a custom call that returns one half of 64-bit integers: convert them to pairs of
-    32-bit integers, and slice one of each pair."""
+    """Return instructions that replace a custom call for one half of 64-bit integers: convert them
+    to pairs of 32-bit integers, and slice one integer of each pair."""
     upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)
@@ -214,7 +213,7 @@ def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _combine(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a custom call that joins two 32-bit halves into 64-bit integers."""
+    """Return instructions that replace a custom call: join 32-bit halves into 64-bit integers."""
     sizes = list(instruction.shape.dimensions)
     halves = [
         _make("reshape", [*sizes, 1], [operand], fresh) for operand in instruction.operand_ids

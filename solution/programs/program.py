@@ -29,7 +29,7 @@ from solution.system.wording import join_names
 
 PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
 OF_PYTHON = "Python with a jax function or a torch module"
-# By suffix: the form that is assumed if the content of a text does not show it.
+# {suffix: form of the file, if its content does not show the form}
 FORMS = {
     ".hlo": forms.HLO, ".txt": forms.HLO, ".mlir": forms.STABLEHLO,
     ".stablehlo": forms.STABLEHLO, ".pb": forms.PROTOBUF,
@@ -42,13 +42,13 @@ UNSEEDED = "A program that draws random numbers without a seed is another one ea
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A program that is compiled in many configurations."""
+    """A program that was read from a file: its module, arguments and graph."""
 
     name: str
     module: Any  # the message Module from which the graph is made
     # Arguments from the file, with None for an argument without numbers; None if the file has none.
     given: list[np.ndarray | None] | None
-    # sentences for the user on how the module differs from the whole program
+    # sentences for the user on how the module differs from the program that the user wrote
     notes: tuple[str, ...] = ()
     obstacle: str = ""  # why the program cannot be run on one device of this machine; "" if it can
 
@@ -85,7 +85,8 @@ class Program:
 
     @cached_property
     def plain(self) -> bytes:
-        """Return the default configuration's serialized module, for any backend."""
+        """Return the serialized module for the default configuration, in a form that all backends
+        accept."""
         return bytes(make_portable(self.module).SerializeToString())
 
     @cached_property
@@ -141,7 +142,7 @@ class Parse(ChildRequest):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A selection of programs of a file; the defaults select all modules of the file."""
+    """A selection of a file's modules; by default all are selected."""
 
     module: str = ""  # a module's name, or its number from 1; "": all modules
     function: str = ""  # the StableHLO function that becomes the program; "": main, or the only one
@@ -254,7 +255,7 @@ def _read_protobuf(path: Path) -> list[Program]:
 def _read_sources(
     path: Path, sources: list[forms.Source], child: Child, wanted: Wanted, *, runs: bool
 ) -> list[Program]:
-    """Return the programs of a text or of bytecode, one per module in `sources`. For the other
+    """Return a program for each module in `sources`, which are texts or bytecode. For the other
     arguments see read_programs."""
     found = []
     for number, source in enumerate(sources):

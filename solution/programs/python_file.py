@@ -43,10 +43,10 @@ TRACED = (
 def lower_file(
     compiler: Compiler, path: Path, platform: str = "cpu"
 ) -> tuple[bytes, list[np.ndarray | None]]:
-    """Return a Python file's serialized module, and its arguments (None for an argument of which
-    only shape and type are given). The file may change jax, environment and modules, so this
-    process must read no other file. Raises InputError if the file has no program, or if importing
-    or tracing it fails."""
+    """Return a Python file's serialized module, and its arguments (None if only shape and type are
+    given). The file may change jax, the environment and imported modules, so this process must not
+    be used for other files. Raises InputError if the file has no program, or if importing or
+    tracing it fails."""
     sys.path.insert(0, str(path.absolute().parent))
     _seed()
     function, arguments = _import_program(path)
@@ -90,8 +90,8 @@ def _failed(path: Path, what: str, error: BaseException, advice: str = "") -> In
 def _translate(
     path: Path, module: Any, arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a torch module as a jax function of (weights, arguments), and the values of both.
-    Raises InputError if torchax is missing, old, or does not know an operation."""
+    """Return a torch module as a jax function of (weights, arguments), and its (weights,
+    arguments). Raises InputError if torchax is missing, old, or does not know an operation."""
     _check_torchax(path)
     try:
         weights, function = import_module("torchax").extract_jax(module.eval())

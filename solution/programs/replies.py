@@ -1,7 +1,7 @@
 """Send a child's replies as JSON and raw bytes.
 
 A user's program, which may be hostile, runs in the child and can write to its connection. Decoding
-a reply runs no code, whatever its bytes are; a pickle could run any.
+a reply never runs code, whatever its bytes are; unpickling could run any code.
 """
 
 import json
@@ -17,7 +17,7 @@ SIZE_BYTES = 8  # bytes that hold the size of the JSON
 
 
 class Reply:
-    """The base class of dataclasses that a child may send as (parts of) replies."""
+    """The base class of dataclasses that a child may send as replies, or inside replies."""
 
 
 def send_reply(connection: Connection, value: Any) -> None:
@@ -65,14 +65,14 @@ def decode_reply(content: bytearray) -> Any:
 
 
 def _from_json(value: Any, take: Callable[[int], memoryview]) -> Any:
-    """Return the value that `_to_json` wrote as `value`. `take(count)` returns the next `count` of
-    the bytes after the JSON, which hold arrays and bytes."""
+    """Convert back a value that `_to_json` returned. `take(count)` returns the next `count` bytes
+    after the JSON, which hold the arrays and bytes objects."""
     if isinstance(value, list):
         return [_from_json(item, take) for item in value]
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        # ValueError for the type object, whose bytes would be pointers
+        # frombuffer raises ValueError for numpy's type `object`, whose bytes would be pointers
         numbers = np.frombuffer(take(value["bytes"]), find_type(value["array"]))
         return numbers.reshape(value["shape"])
     if "bytes" in value:

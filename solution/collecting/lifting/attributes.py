@@ -17,13 +17,13 @@ from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
-# First columns of the node features of slices and paddings. Each of these features has four
-# columns: the values of two dimensions, then the sum and the product over all dimensions.
+# First columns of node features of slices and paddings. Each of these features has four columns:
+# the values of the first two dimensions, then the sum and the product over all dimensions.
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
 # maximum number of combinations of slice starts that are tried for the dimensions beyond the second
 MAX_TRIES = 20_000
-MAX_WAYS = 2000  # maximum number of candidates for a gather's dimension numbers that are compared
+MAX_WAYS = 2000  # maximum number of compared candidates for a gather's dimension numbers
 UNIFORM = 1  # number of the uniform distribution in XLA's enumeration
 NO_TRANSPOSE = 1
 # custom calls of a TPU's compiler that split and join 64-bit integers
@@ -84,7 +84,7 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return the `dimensions` of a node if one of them is above 5. They are read from the
+        """Return a node's attribute `dimensions`, of which one is above 5. They are read from the
         file's features, because repair_padding drops such dimensions."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
@@ -157,8 +157,9 @@ class Attributes:
         return {"slices": [{"start": a, "stride": b, "limit": c} for a, b, c in columns]}
 
     def _cut(self, node: int, cut: list[int], left: list[int]) -> dict[int, tuple[int, int, int]]:
-        """Return (start, stride, limit) for each dimension in `cut`: the dimensions beyond the
-        second that a slice shortens. `left`: the sums of their starts, strides and limits."""
+        """Return {dimension: (start, stride, limit)} for `cut`, the dimensions beyond the second
+        that a slice shortens. `left`: the sums of their starts, of their strides, of their limits.
+        """
         draft = self._draft
         if not cut:
             return {}
@@ -195,8 +196,8 @@ class Attributes:
         padded = [axis for axis in range(FEW, len(part)) if source[axis] != part[axis]]
         if len(padded) > 1 and any(left):
             draft.guesses.add("which dimensions are padded by how much", node)
-        # Each padded dimension beyond the second takes as much of the remaining padding (`left`) as
-        # fits; the last one takes the rest.
+        # Each padded dimension beyond the second gets as much of the remaining padding (`left`) as
+        # its size allows; the last dimension gets the rest.
         for axis in range(FEW, len(part)):
             more = part[axis] - source[axis]
             is_last = axis == (padded or [0])[-1]
@@ -323,9 +324,9 @@ class Attributes:
 def find_indexing(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Indexing | None:
-    """Return the likeliest dimension numbers of a gather from `tensor` by `indices` into `output`
-    (sizes of each); None if none fit. Slices of whole dimensions are preferred, then indices into
-    the first dimensions, then outputs that begin with the dimensions of the indices."""
+    """Return the likeliest dimension numbers of a gather, given the sizes of its tensor, indices
+    and output; None if none fit. Preferred are slices of whole dimensions, then indices into the
+    first dimensions, then outputs that begin with the dimensions of the indices."""
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
         cut = {axis for axis, size in enumerate(found.slices) if size != tensor[axis]}
@@ -346,7 +347,7 @@ def find_indexing(
 def _list_ways(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Iterator[Indexing]:
-    """Yield the dimension numbers that fit the sizes, see find_indexing."""
+    """Yield all dimension numbers that fit the sizes of a gather's tensors, see find_indexing."""
     rank = len(tensor)
     for vector in range(len(indices), -1, -1):
         batch = [size for axis, size in enumerate(indices) if axis != vector]

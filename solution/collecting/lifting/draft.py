@@ -1,6 +1,6 @@
-"""Represent a graph's nodes as plain lists, divided into computations, as input of lifting.
+"""Represent a graph as a draft: lists with an entry per node, and the computations of the program.
 
-Lifting turns a graph back into a program.
+A draft is the input of lifting, which turns a graph back into a program.
 """
 
 import math
@@ -21,7 +21,7 @@ from solution.system.errors import InputError
 CALLERS = frozenset([*CALLING.split(), "custom-call"])  # opcodes that call computations
 # Columns of the node features for which the vocabulary has no name.
 TUPLE_COUNT = 29  # number of elements of a tuple
-WINDOW_COUNTS = slice(91, 93)  # number of window dimensions that are reversed, and of the others
+WINDOW_COUNTS = slice(91, 93)  # number of reversed window dimensions, number of the others
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # numbers of element types in XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))
@@ -37,7 +37,7 @@ class NotLiftedError(InputError):
 class Guesses:
     """The facts that the graph lacks and that lifting guesses."""
 
-    # by the name of a fact: the nodes for which it is guessed
+    # {name of a fact: nodes for which it is guessed}
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, kind: str, node: int) -> None:
@@ -50,7 +50,7 @@ class Draft:
 
     graph: Graph  # the graph; unused slots of dimension numbers are -1 (see repair_padding)
     features: np.ndarray  # (nodes, 140) int64: node features of `graph`
-    listed: np.ndarray  # (nodes, 6) int64: `dimensions` of nodes as in the file, padded with 0
+    listed: np.ndarray  # (nodes, 6) int64: attribute `dimensions` as in the file, padded with 0
     opcodes: list[str]
     kinds: list[int]  # element types, as numbers of XLA's PrimitiveType
     sizes: list[tuple[int, ...]]  # sizes of a tensor's dimensions; () for a tuple
@@ -61,10 +61,10 @@ class Draft:
     operands: list[list[int]]  # nodes that a node reads: distinct, ascending
     called: list[list[int]]  # root nodes of the computations that a node calls, ascending
     users: list[list[int]]  # nodes of the same computation that read a node
-    roots: list[int]  # by computation: its root node
-    ranges: list[range]  # by computation: its nodes
+    roots: list[int]  # root node of each computation
+    ranges: list[range]  # nodes of each computation
     computation: list[int]  # number of the computation that contains a node
-    callers: dict[int, int]  # by number of a called computation: the first node that calls it
+    callers: dict[int, int]  # {number of a computation: the first node that calls it}
     guesses: Guesses
 
     def key(self, node: int) -> tuple[int, tuple[int, ...], int]:
@@ -77,15 +77,15 @@ class Draft:
         )
 
     def find_constant(self, node: int) -> int | None:
-        """Return the constant that a node is, or that it broadcasts, converts or reshapes; None if
-        there is no such constant."""
+        """Return the node itself if it is a constant, or the constant that it broadcasts, converts
+        or reshapes; None if there is none."""
         while self.opcodes[node] in ("broadcast", "convert", "reshape") and self.operands[node]:
             node = self.operands[node][0]
         return node if self.opcodes[node] == "constant" else None
 
     def is_kept(self, node: int) -> bool:
-        """Return True if a node is an element of a call's result that only calls and tuples read:
-        the forward pass keeps such values for the backward pass."""
+        """Return True if a node is an element of a call's result, and only calls and tuples read
+        it. Such values are taken to be kept by the forward pass for the backward pass."""
         return (
             self.opcodes[node] == "get-tuple-element"
             and self.opcodes[self.operands[node][0]] == "call"
@@ -101,7 +101,7 @@ class Draft:
 
 def make_draft(graph: Graph) -> Draft:
     """Return the draft of a graph. Raises NotLiftedError if an opcode or element type is unknown,
-    if a node reads a later node or a node of another computation, or if no node is a root."""
+    no node is a root, or a node reads a later node or a node of another computation."""
     # keep the file's features, because repair_padding drops dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
@@ -212,9 +212,9 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the consecutive nodes of each computation; each has one root. Of the nodes between two
-    roots, those up to the last one that reads a node of the first root's computation belong to this
-    computation, the others to the second root's. See _take_unread for exceptions."""
+    """Return the range of nodes of each computation; each has one root. Among the nodes between two
+    roots, the first computation ends with the last node that reads one of its nodes (with its root
+    if there is none). See _take_unread for exceptions."""
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
         last = root
@@ -235,11 +235,10 @@ def _take_unread(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> int:
-    """Return the last node of a computation, which may end with parameters that nothing reads.
-
-    It is `last`, unless two parameters after `last`, up to the next root `following`, have equal
-    `numbers`: these two belong to different computations, and the first of them is the last node.
-    """
+    """Return the last node of a computation, which may end with parameters that no node reads. It
+    is `last`, unless two parameters after `last`, up to the next root `following`, have equal
+    parameter `numbers`: then they belong to different computations, and the first one is the last
+    node."""
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}
     for node in later:

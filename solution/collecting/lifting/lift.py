@@ -1,9 +1,9 @@
 """Lift a graph: turn it back into a program, a module that has the graph's features.
 
 The competition publishes graphs, not programs. Opcodes, types, shapes, windows and edges are in the
-features. Other facts are inferred from shapes, or guessed such that the program costs the same;
-the guesses are recorded. solution.programs.hlo.nodes reads the same node features, edges and
-configurable nodes from the module.
+graph. Other facts are inferred from shapes, or guessed so that the program costs about the same;
+the guesses are recorded. From the module, solution.programs.hlo.nodes reads the node features,
+edges and configurable nodes of the original graph.
 """
 
 from dataclasses import dataclass
@@ -40,19 +40,19 @@ BINARY = frozenset([*COMMUTATIVE, *ORDERED])
 # opcodes whose result has as many elements as their operand
 REORDERS = frozenset({"reshape", "transpose", "reverse"})
 SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
-# By opcode: the maximum number of operands. The operand counts of other opcodes are not checked.
+# {opcode: maximum number of operands}; the operand counts of other opcodes are not checked.
 MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}
 PROTOBUF = ".pb"
 CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"
-FIXED, FREE = "value of constant, by its readers", "value of constant, any"  # names of guesses
+FIXED, FREE = "value of constant, by its readers", "value of constant, any"  # keys of `guesses`
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A program that has the features of a graph, and what was guessed to write it."""
+    """A program that was made from a graph, and the facts that were guessed for it."""
 
     module: Any  # the message Module; instruction n + 1 is node n
-    guesses: dict[str, list[int]]  # by name of a guessed fact: the nodes with the guess
+    guesses: dict[str, list[int]]  # {guessed fact: nodes for which it was guessed}
 
 
 def lift(graph: Graph) -> Lifted:
@@ -102,7 +102,7 @@ def _check_operands(draft: Draft) -> None:
 
 
 def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
-    """Return True if an operation can make `sizes` from an operand of different sizes (`read`)."""
+    """Return True if an opcode's result may have `sizes` although an operand has sizes `read`."""
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:
@@ -113,7 +113,7 @@ def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
 
 
 class _Writer:
-    """Writes the module of a draft, once operands and types of tuples are known."""
+    """Writes the module of a draft whose operands and tuple types are known."""
 
     def __init__(self, draft: Draft, types: TupleTypes) -> None:
         self._draft = draft

@@ -1,8 +1,8 @@
 """Restore the operand order of each node, and repeat operands that are read twice.
 
-The edges of a graph are a set: an operand that is read twice has one edge, and operands are sorted
-by number. Types and shapes mostly determine the order; if they do not, it is guessed, and the guess
-is recorded in the draft (a graph that is being turned back into a program).
+The edges of a graph are a set: an operand that is read twice has one edge, and a node's operands
+are sorted by their numbers. Mostly the types and shapes determine the order; otherwise it is
+guessed, and the guess is recorded in the draft (a graph that is being turned back into a program).
 """
 
 import math
@@ -21,7 +21,7 @@ ORDERED = frozenset(ORDERED_NAMES.split())
 # be the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
-SEARCHED = 63  # approximate number of ancestors of an operand among which the other is searched
+SEARCHED = 63  # about how many ancestors of one operand are searched for the other operand
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
@@ -44,7 +44,7 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return both operands in the order that is usual in known programs; record it as a guess.
+    """Return the two operands in the order that is usual in known programs; record the guess.
 
     * A constant is the second operand. Exceptions: it is the first operand if it is divided by a
       square or by the result of an opcode in RECIPROCAL, or if the other operand is subtracted from
@@ -71,19 +71,19 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _is_divisor(draft: Draft, other: int) -> bool:
-    """Return True if a division is taken to be constant / `other`, False if `other` / constant."""
+    """Guess whether a division is constant / `other` (True) or `other` / constant (False)."""
     is_square = draft.opcodes[other] == "multiply" and len(draft.operands[other]) == 1
     return is_square or draft.opcodes[other] in RECIPROCAL
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if a difference is taken to be constant - `other`, False if `other` - constant.
-    It is False only if `other` is itself a difference with a constant: `n - i - 1`."""
+    """Guess whether a difference is constant - `other` (True) or `other` - constant (False). It is
+    False only if `other` is itself a difference with a constant, as in `n - i - 1`."""
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
 
-# By opcode: a function that returns True if the constant is the first operand.
+# {opcode: function (draft, other operand) that returns True if the constant is the first operand}
 FROM_CONSTANT = {"divide": _is_divisor, "subtract": _is_subtrahend}
 
 
@@ -96,7 +96,7 @@ def _is_constant(draft: Draft, node: int) -> bool:
 
 
 def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a select's predicate, its value if true and its value if false."""
+    """Return a select's operands: predicate, value if true, value if false."""
     flags = [one for one in operands if draft.kinds[one] == PRED]
     if not flags:
         raise draft.refuse(node, "none of its operands is a predicate")
@@ -109,8 +109,8 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a clamp's lower bound, value and upper bound. The value has the node's type; operands
-    that are not constants are preferred."""
+    """Return a clamp's operands: lower bound, value, upper bound. The value is an operand of the
+    node's type, if possible not a constant."""
     fitting = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     value = min(fitting, key=lambda one: _is_constant(draft, one))
     bounds = [one for one in operands if one != value] or [value]
@@ -119,8 +119,8 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the reduced tensors, then their initial values. If there are several tensors, they are
-    matched with the reducer's parameters by type."""
+    """Return a reduction's operands: the tensors, then their initial values. Several tensors are
+    ordered by the types of the parameters of the called computation."""
     if len(operands) == 1:
         return operands * 2
     count = max(1, draft.parts[node])
@@ -138,16 +138,16 @@ def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> list[int]:
-    """Return a node of `pool` for each wanted element type, see _match."""
+    """Return a node of `pool` with each element type in `wanted`, see _match."""
     return _match(wanted, pool, lambda one: draft.kinds[one])[0]
 
 
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """Return a node of `pool` for each type in `wanted`, and True if nodes of `pool` share a type
-    (`describe` returns a node's type). The n-th entry of a type in `wanted` gets the n-th node of
-    the type, or the last one; if no node has the type, the n-th of all nodes."""
+    """Return a node of `pool` for each type in `wanted`, and True if two nodes of `pool` have the
+    same type (`describe` returns a node's type). The n-th occurrence of a type in `wanted` gets the
+    n-th node of the type, or the last one; if no node has the type, the n-th node of `pool`."""
     by_type: dict[object, list[int]] = {}
     for one in pool:
         by_type.setdefault(describe(one), []).append(one)
@@ -162,28 +162,28 @@ def _match(
 
 
 def _order_scattered_window(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensor, the source and the initial value of a select-and-scatter."""
+    """Return a select-and-scatter's operands: tensor, source, initial value."""
     whole = [one for one in operands if draft.sizes[one] == draft.sizes[node]]
     initial = [one for one in operands if not draft.sizes[one]]
     if not whole or not initial:
         raise draft.refuse(node, "its operand or its initial value is missing")
     sources = [one for one in operands if one not in (whole[0], initial[0])] or whole[:1]
-    # the computation that selects comes first, then the one that scatters
+    # of the called computations, `select` (which returns a predicate) comes before `scatter`
     draft.called[node].sort(key=lambda root: draft.kinds[root] != PRED)
     return [whole[0], sources[0], initial[0]]
 
 
 def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the padded tensor, then the padding value."""
+    """Return a pad's operands: the tensor, then the padding value."""
     if len(operands) == 1:
         return operands * 2
     return sorted(operands, key=lambda one: -len(draft.sizes[one]))[:2]
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensor, the update (of a dynamic-update-slice), and one index per dimension. If
-    indices are missing, a constant index is repeated; the other indices go first to the dimensions
-    that the slice shortens."""
+    """Return a dynamic slice's operands: tensor, update (of a dynamic-update-slice), one index per
+    dimension. If indices are missing, a constant index is repeated; the other indices are used for
+    dimensions that the slice shortens, then for the others."""
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
     kind = draft.kinds[node], rank
@@ -195,7 +195,7 @@ def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
     if not tensors:
         raise draft.refuse(node, "none of its operands has its rank")
     if len(draft.sizes[indices[0]]) == 1 and rank != 0:
-        return [*tensors, indices[0]]  # in the operation's older form, one vector holds all indices
+        return [*tensors, indices[0]]  # older form of the operation: one vector holds all indices
     whole = draft.sizes[tensors[0]]
     part = draft.sizes[tensors[1]] if is_update else draft.sizes[node]
     return [*tensors, *_spread_indices(draft, node, indices, whole, part)]
@@ -222,7 +222,7 @@ def _spread_indices(
 
 
 def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a gather's tensor, which has the node's element type, then its indices (integers)."""
+    """Return a gather's operands: tensor (of the node's element type), indices (integers)."""
     if len(operands) == 1:
         return operands * 2
     indices = [one for one in operands if draft.kinds[one] in INTEGERS]
@@ -236,7 +236,7 @@ def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensor, the indices and the updates of a scatter."""
+    """Return a scatter's operands: tensor, indices, updates."""
     whole = [one for one in operands if draft.key(one) == draft.key(node)]
     if not whole or draft.parts[node]:
         raise draft.refuse(node, "it scatters into several tensors, or into none of its shape")
@@ -249,7 +249,7 @@ def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the arguments of a call in the order of the parameters, matched by type."""
+    """Return a call's arguments, ordered by the types of the called computation's parameters."""
     called = draft.called[node]
     if not called:
         return operands
@@ -258,7 +258,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
         raise draft.refuse(node, "no edge says what it is called with")
     if draft.opcodes[node] == "map":
         return _match_kinds(draft, [kind for kind, _, _ in wanted], operands)
-    # The first arguments of a gradient are values that the forward pass returned for it.
+    # The first arguments of a gradient are values that the forward pass kept (see Draft.is_kept).
     kept_first = sorted(operands, key=lambda one: not draft.is_kept(one))
     found, is_guess = _match(wanted, kept_first, draft.key)
     if is_guess:
@@ -267,7 +267,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a sort's tensors, matched with the comparator's parameters (two each) by type."""
+    """Return a sort's tensors, ordered by the types of the comparator's parameters (two each)."""
     called = draft.called[node]
     kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
     count = max(1, draft.parts[node])
@@ -279,20 +279,20 @@ def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of an outfeed: the values, then the token."""
+    """Return an outfeed's operands: the values, then the token."""
     return sorted(operands, key=lambda one: draft.kinds[one] == TOKEN)
 
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return an rng's lower and upper bound; the lower node number is assumed to come first."""
+    """Return an rng's operands: lower bound, upper bound (guessed: in the order of the nodes)."""
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
 
 
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a batch normalization's tensor, its vectors (if some are missing, the last vector is
-    repeated), and the second tensor of a batch-norm-grad."""
+    """Return a batch normalization's operands: tensor, vectors (the last one is repeated if some
+    are missing), and the second tensor of a batch-norm-grad."""
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
     vectors = [one for one in operands if one not in tensors]
@@ -306,7 +306,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the concatenated parts; repeat one if their sizes sum to less than the result's."""
+    """Return a concatenation's operands; repeat one if the result is longer than all together."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)
@@ -323,15 +323,16 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a triangular solve's matrix, then its right-hand sides, which have the node's type."""
+    """Return a triangular solve's operands: matrix, right-hand sides (of the node's type)."""
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]
 
 
 def order_results(draft: Draft, results: list[int]) -> None:
-    """Sort the elements of the tuple that a called computation returns, in place, in jax's order:
-    results, then values for the gradient (derivatives, intermediates, arguments and constants)."""
+    """Sort, in place, the elements of the tuple that a called computation returns, in jax's order:
+    results, then values kept for the gradient: derivatives, intermediates, arguments or constants.
+    """
     is_derivative = {one: _is_derivative(draft, one) for one in results}
     inner: set[int] = set()
     for one in results:
@@ -347,7 +348,7 @@ def order_results(draft: Draft, results: list[int]) -> None:
 
 
 def _is_derivative(draft: Draft, node: int) -> bool:
-    """Return True if a node is `1 - y` or `y * (1 - y)`, factors in gradients of activations."""
+    """Return True if a node has the form `1 - y` or `y * (1 - y)`, like derivatives of sigmoids."""
     return any(
         draft.opcodes[one] == "subtract" and _has_one_constant(draft, draft.operands[one])
         for one in (node, *draft.operands[node])
@@ -355,8 +356,9 @@ def _is_derivative(draft: Draft, node: int) -> bool:
 
 
 def _find_ancestors(draft: Draft, node: int, least: int = 0, most: float = math.inf) -> set[int]:
-    """Return the ancestors of a node: the nodes, from number `least` on, that it is computed from.
-    The search stops once `most` are found. Operands have smaller numbers than their readers."""
+    """Return the ancestors of a node: nodes, with numbers from `least` on, from which its value is
+    computed. The search stops after `most` ancestors. Operands have smaller numbers than readers.
+    """
     found: set[int] = set()
     waiting = [node]
     while waiting and len(found) < most:
@@ -367,7 +369,7 @@ def _find_ancestors(draft: Draft, node: int, least: int = 0, most: float = math.
     return found
 
 
-# By opcode: a function (draft, node, sorted operands) that returns the operands in HLO's order.
+# {opcode: function (draft, node, sorted operands) that returns the operands in HLO's order}
 RULES: dict[str, Callable[[Draft, int, list[int]], list[int]]] = {
     **dict.fromkeys([*COMMUTATIVE, *ORDERED], _order_binary),
     **dict.fromkeys(["reduce", "reduce-window"], _order_reduction),

@@ -9,7 +9,7 @@ from solution.domain import vocabulary
 from solution.features.einsum import Einsum
 from solution.features.operations import find_operands
 
-# By attribute of a window: its first feature column; each attribute has one column per dimension.
+# {attribute of a window: its first feature column}; each attribute has a column per dimension.
 WINDOW_COLUMNS = {"size": 37, "stride": 45, "padding_low": 53, "padding_high": 61,
                   "window_dilation": 69, "base_dilation": 77}  # fmt: skip
 REVERSAL = 85  # first feature column of `window_reversal`
@@ -49,8 +49,8 @@ def read_window(draft: Draft, node: int) -> list[WindowDimension]:
 
 
 def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a convolution's input, then its kernel; if the shapes allow both orders, the order
-    that `find_operands` guesses."""
+    """Return the nodes [input, kernel] of a convolution. If the shapes allow both orders, use the
+    guess of `find_operands`."""
     pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
     fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
     if not fitting:
@@ -64,8 +64,8 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 
 
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
-    """Return the output's spatial dimension for each dimension of the window; None if the sizes of
-    `pair` (input and kernel) do not fit."""
+    """Return a convolution's spatial output dimension for each dimension of its window; None if the
+    sizes of `pair` (input and kernel) do not fit."""
     left, right = (draft.sizes[one] for one in pair)
     output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
     rank = len(window) + 2

@@ -6,8 +6,8 @@ tuple's operands or its readers. If several elements have the same type, the n-t
 type reads the n-th such element.
 
 The state of a loop is the tuple that the loop's body takes and returns. An element's next value is
-the element that the body returns. A reader of the state is assigned the element of its type whose
-next value is the fewest edges away from the reader.
+the node that the body returns for it. A reader of the state is assigned the element of its type for
+which the path from the reader to the next value has the fewest edges.
 """
 
 from collections import Counter, defaultdict, deque
@@ -17,10 +17,9 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-# maximum number of edges from the reader of an element of a loop's state to the element's value for
-# the next iteration
+# maximum number of edges between the reader of a loop state's element and the element's next value
 NEAR = 6
-SEEN = 64  # maximum number of nodes visited in a search along at most NEAR edges
+SEEN = 64  # maximum number of nodes that such a search visits
 READ = "get-tuple-element"
 
 
@@ -65,13 +64,13 @@ class Loop(NamedTuple):
 
 
 class TupleTypes:
-    """Infers the types of all tuples; sorts their operands and repeats the missing ones."""
+    """Infers the types of all tuples; sorts the tuples' operands, and repeats missing ones."""
 
     def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
         self._draft = draft
         self.operands = operands  # operands of each node, in order; this class changes them
-        self.index: dict[int, int] = {}  # by get-tuple-element: index of the element that it reads
-        self.loops: dict[int, Loop] = {}  # loops by the node of their while instruction
+        self.index: dict[int, int] = {}  # {get-tuple-element: index of the element that it reads}
+        self.loops: dict[int, Loop] = {}  # {node of a while instruction: its loop}
         self._types: dict[int, Type] = {}
         # nodes whose type is being inferred, to stop endless recursion
         self._open: set[int] = set()
@@ -130,7 +129,8 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_element(self, node: int) -> Type:
-        """Return the type of a tuple in a tuple: from the outer tuple's type, or from readers."""
+        """Return the type of a tuple that is an element of another tuple: by the outer tuple's type
+        or, if that is not known, by the element's readers."""
         (outer,) = self.operands[node]
         if self._draft.opcodes[outer] == "infeed" or outer in self._open:
             return self._read_from_readers(node)
@@ -142,8 +142,8 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """Return a parameter's type: the type of the caller's argument, or of a loop's state;
-        without a caller, the type that its readers need."""
+        """Return a tuple parameter's type: the type of the caller's argument, or of the loop's
+        state; without a caller, the type that the readers show."""
         draft = self._draft
         caller = draft.callers.get(draft.computation[node])
         if caller is None:
@@ -179,7 +179,7 @@ class TupleTypes:
         return Parts(tuple(Tensor(draft.kinds[one], left, layout) for one in tensors))
 
     def _read_from_readers(self, node: int) -> Type:
-        """Return a tuple's type from its readers: the n-th reader is taken to read element n."""
+        """Return a tuple's type by its readers: assume that the n-th reader reads element n."""
         draft = self._draft
         readers = self._readers(node)[: draft.parts[node]]
         parts = [self.type_of(reader) for reader in readers]
@@ -194,16 +194,16 @@ class TupleTypes:
         return [one for one in draft.users[node] if draft.opcodes[one] == READ]
 
     def _find_caller(self, node: int) -> int | None:
-        """Return the call whose result is `node`; None if there is none."""
+        """Return the call of the computation whose root is `node`; None if there is none."""
         draft = self._draft
         computation = draft.computation[node]
         caller = draft.callers.get(computation) if draft.roots[computation] == node else None
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple, in place, until it has as many elements as its features say;
-        operands of types that its readers need are repeated first. If a call returns the tuple,
-        sort the operands before that (order_results)."""
+        """Repeat operands of a tuple, in place, until their number is as the features say. Operands
+        of types that have more readers than operands are repeated first. Before that, sort the
+        operands if a call returns the tuple (order_results)."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -222,11 +222,11 @@ class TupleTypes:
                 found.insert(found.index(one), one)
 
     def _number_readers(self, node: int) -> None:
-        """Assign an element of its type to each of the tuple's readers that has no index yet."""
+        """Assign an element of the reader's type to each reader of the tuple that has none yet."""
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
-            # unchanged elements come last: most readers of a loop's result read changed ones
+            # assign unchanged elements last, because most readers of a loop read changed ones
             fixed = self.loops[node].fixed if node in self.loops else ()
             # A call's result begins with the function's results; values for its gradient follow.
             if self._draft.opcodes[node] == "call":
@@ -256,8 +256,8 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Infer the order of elements in a loop's state, which element each reader reads, and the
-        counter. The initial tuple gets the order of the tuple that the body returns."""
+        """Infer a loop's counter, the order of the elements of its state, and the element that each
+        reader reads. The initial tuple gets the order of the tuple that the body returns."""
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
@@ -297,8 +297,8 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the body's tuple until none is missing. Elements of types that the
-        state's readers or the initial values have more often than the tuple are repeated first."""
+        """Repeat elements of the tuple that the body returns until none is missing: first elements
+        of types for which the state has more readers or initial values than elements."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
@@ -362,7 +362,8 @@ class TupleTypes:
         self.operands[start][:] = [ordered[index] for index in range(len(keys))]
 
     def _rank_start(self, loop: Loop, index: int) -> int:
-        """Return 0 to 3: how likely it is that the state's element `index` starts as a constant."""
+        """Return how likely it is that the initial value of the state's element `index` is a
+        constant, from 0 (unlikely) to 3."""
         if index == loop.counter:
             return 3
         if index in loop.fixed:
@@ -373,11 +374,11 @@ class TupleTypes:
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
-        """Assign an element of a loop's state to each reader of the parameter of its body: of the
-        elements that have the reader's type (`keys`), the one whose value for the next iteration
-        (in `results`) is the fewest edges away."""
+        """Assign an element of a loop's state to each reader of the body's `parameter`: among the
+        elements of the reader's type (`keys`), the element whose next value (in `results`) is the
+        fewest edges away."""
         draft = self._draft
-        nearest: dict[int, int] = {}  # by reader: index of the element that it is assigned
+        nearest: dict[int, int] = {}  # {reader: index of the element assigned to it}
         steps = sorted(
             (distance, reader, index)
             for index, result in enumerate(results)
@@ -395,8 +396,8 @@ class TupleTypes:
         self._give(parameter, rest, keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
-        """Return the readers of `parameter` that `result` is computed from, and their distances
-        from it in edges, at most NEAR."""
+        """Return {reader of `parameter` from which `result` is computed: its distance from `result`
+        in edges}, for distances of at most NEAR."""
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -412,7 +413,7 @@ class TupleTypes:
         return found
 
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
-        """Return the index of the element to which a loop's body adds a constant; None if none."""
+        """Return the index of a scalar element to which the body adds a constant; None if none."""
         draft = self._draft
         for index, result in enumerate(results):
             read = draft.operands[result]

@@ -1,7 +1,7 @@
-"""Choose values of constants: the graph lacks them, but some affect compilation.
+"""Choose values of constants: a graph does not contain them, but some affect compilation.
 
-If the readers of a constant determine its value, it gets that value (a sum starts with 0). All
-other values are chosen so that no simplification removes the constant.
+If the readers of a constant determine its value (a sum starts with 0), the constant gets this
+value. Other values are chosen so that the compiler's simplifications do not remove the constant.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,8 @@ from solution.programs.hlo.messages import MESSAGES
 # Neutral elements of reductions; infinity stands for the type's largest or smallest number.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
-# by element type: the field of Literal that holds its numbers; BYTES adds numpy's type name
+# {element type: field of Literal for its numbers}. LISTS: the field is a list of numbers; BYTES: it
+# is bytes, and the second entry is numpy's type name.
 LISTS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 BYTES = {2: ("s8s", "<i1"), 3: ("s16s", "<i2"), 6: ("u8s", "<u1"), 7: ("u16s", "<u2"),
          10: ("f16s", "<f2"), 16: ("bf16s", "bfloat16")}  # fmt: skip
@@ -27,7 +28,7 @@ PERIOD = 53  # the numbers in an array repeat with this period
 
 
 def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
-    """Return the values that readers determine for scalar constants, by the constant's node."""
+    """Return {node of a constant: its value}, for constants whose readers determine the value."""
     values: dict[int, float] = {}
     for node, opcode in enumerate(draft.opcodes):
         rule = RULES.get(opcode)
@@ -42,7 +43,8 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
 
 
 def _start_reduction(draft: Draft, node: int, number: int) -> float | None:
-    """Return a reduction's initial value: the neutral element of its operation, 0 if unknown."""
+    """Return a reduction's initial value: the neutral element of its operation, 0 if unknown. None
+    if operand `number` is a reduced tensor."""
     count = max(1, draft.parts[node])
     if number < count:
         return None
@@ -73,8 +75,8 @@ def _limit(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _find_reduction(draft: Draft, node: int) -> str:
-    """Return the opcode, such as add, of the reduction that a node is, reshapes or converts; "" if
-    there is none."""
+    """Return the operation, such as add, of a reduction: the node itself, or the reduction that the
+    node reshapes or converts; "" if there is none."""
     while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
         node = draft.operands[node][0]
     called = [draft.opcodes[root] for root in draft.called[node]]
@@ -83,8 +85,8 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
-    """Return the divisor that turns a sum into a mean, which is the number of summed elements; None
-    if the node does not divide a sum by its operand `number`."""
+    """Return the number of summed elements if a division turns a sum into a mean, with operand
+    `number` as divisor; None if it does not divide a sum."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:
         return None
@@ -101,8 +103,8 @@ def _let_through(draft: Draft, node: int, number: int) -> float | None:
     return 1.0 if draft.kinds[node] == PRED else None
 
 
-# By opcode: a function (draft, node, operand's number) that returns the value of this operand of
-# the node if it is a constant; None if the node does not determine the value.
+# {opcode: function (draft, node, operand's number)}. The function returns the value that the node
+# needs if this operand is a constant; None if the node does not determine the value.
 RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
     **dict.fromkeys(["reduce", "reduce-window"], _start_reduction),
     "select-and-scatter": lambda draft, node, number: 0.0 if number == 2 else None,
@@ -117,7 +119,7 @@ RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
 
 
 def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, float]) -> None:
-    """Set the constants of a loop in `values`, so that its counter runs from 0 to its number of
+    """Set the constants of a loop in `values` so that its counter grows from 0 to the number of
     iterations in steps of 1."""
     loop = types.loops[node]
     trips = find_trips(draft, types, node)
@@ -138,7 +140,7 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Guess a loop's number of iterations from its slices; if they show none, it is ITERATIONS."""
+    """Guess a loop's number of iterations from the slices in its body; default: ITERATIONS."""
     body = draft.ranges[draft.computation[types.loops[node].body]]
     found = guess_iterations(draft.graph, body, draft.operands)
     draft.guesses.add(

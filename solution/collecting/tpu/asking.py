@@ -1,4 +1,4 @@
-"""Ask a TPU's compiler for the layouts of a configuration, with the effect they have in TpuGraphs.
+"""Request a configuration's layouts from a TPU's compiler, with the effect they have in TpuGraphs.
 
 A configurable node is a convolution, dot or reshape; a configuration sets layouts of its output and
 its operands. A LayoutConstraint on a single tensor has no lasting effect: layout assignment obeys
@@ -14,12 +14,12 @@ layout of a configuration is propagated forward here, in the order of the nodes:
   or a transpose writes it.
 
 Calls are inlined first, and elements of tuples are read directly, so that layouts reach the
-readers: a call that returns a tuple stands in each step of jax's loops. For convolutions and dots
+readers: the body of a loop from jax contains a call that returns a tuple. For convolutions and dots
 only the output layout is requested: their operands' layouts follow from the producers, and in
-TpuGraphs' data they have no effect. An operand from an infeed is the exception, because no output
-decides its layout: the compiler copies the fed tensor, or folds the copy into the convolution. For
-reshapes the layouts of operand and output are requested. The layouts at the program's boundary
-(entry parameters and infeeds) stay as in the module.
+TpuGraphs' data they have no effect. Only for an operand from an infeed is a layout requested, too,
+because it follows from no producer: the compiler copies the tensor, or folds the copy into the
+convolution. For reshapes the layouts of operand and output are requested. The layouts of entry
+parameters and infeeds (the program's boundary) stay as in the module.
 
 Measured on one program of TpuGraphs (AlexNet training, 28 distinct runtimes on a TPU v3): Kendall's
 tau between estimates and runtimes is 0.952 with propagation, 0.491 with constraints on the outputs
@@ -53,12 +53,12 @@ from solution.programs.program import Program
 
 # op_name of a configurable node in the requested module: this prefix, then the node's number
 NODE = "node."
-# whether the compiler took the layout requested of a node's output, see compare_with_asked
+# values that say whether a node's output has the requested layout, see compare_with_asked
 TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2
 # version of the rules by which layouts are requested; a run that began with another version is not
 # resumed
 REQUEST_RULES = 2
-# By a configurable node's opcode: the opcodes that the node may have in the compiled program.
+# {opcode of a configurable node: opcodes that it may become in the compiled program}
 MADE_OF = {
     "convolution": ("convolution",),
     "dot": ("convolution", "dot"),
@@ -66,7 +66,7 @@ MADE_OF = {
 }
 
 
-Origins = dict[int, int]  # maps the id of a copied instruction to the id of its original
+Origins = dict[int, int]  # {id of a copied instruction: id of its original}
 
 
 def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
@@ -84,8 +84,8 @@ def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
 
 
 def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
-    """Return True if `operand` (an instruction's id) is the output of an infeed, or an element
-    of it."""
+    """Return True if `operand` (an instruction's id) is the output of an infeed, or an element of
+    that output."""
     producer = producers[operand]
     while producer.opcode == "get-tuple-element":
         producer = producers[producer.operand_ids[0]]
@@ -93,10 +93,10 @@ def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
 
 
 class RequestWriter:
-    """Writes the modules that ask the compiler for the layouts of a program's configurations.
+    """Writes modules that request the layouts of a program's configurations from the compiler.
 
-    Work that is the same for all configurations is done once: the program is made portable and its
-    calls are inlined.
+    The constructor does the work that all configurations share: it makes the program portable and
+    inlines its calls.
 
     Args:
         module: the message Module from which the program's graph was made.
@@ -120,7 +120,7 @@ class RequestWriter:
         self._inlined = inlined.SerializeToString()
 
     def write(self, layouts: np.ndarray) -> bytes:
-        """Return the serialized module that asks for a configuration's layouts.
+        """Return the serialized module that requests a configuration's layouts.
 
         Args:
             layouts: (configurable, 3, 6) layouts of output and operands, minor to major. The first
@@ -151,8 +151,8 @@ def _name_nodes(module: Any, numbers: dict[int, int]) -> None:
 def find_fixed_boundary(module: Any) -> EntryLayouts | None:
     """Return the layouts of the entry's parameters and results; None if the module sets none.
 
-    A dump of a TPU's compiler sets them. If all of them are row-major, as in a module from jax,
-    they count as not set: then the chip chooses them.
+    A dump of a TPU's compiler sets them. If all are row-major, as in a module from jax, they count
+    as not set, and the compiler chooses them.
     """
     entry = find_entry(module)
     crossing = [i for i in entry.instructions if i.opcode == "parameter" or i.id == entry.root_id]
@@ -201,7 +201,7 @@ def _compare(tensors: list[Tensor], node: Any, order: list[int]) -> int:
     if not made_tensors:
         return UNSEEN
     whole = tuple(complete_layout(order, len(sizes)))
-    # a reshape moves no data, but copies may stand around it: one tensor with the layout suffices
+    # a reshape may become several instructions; one with the requested layout suffices
     holds = any if node.opcode == "reshape" else all
     return TAKEN if holds(is_same_order(one, whole) for one in made_tensors) else UNTAKEN
 
@@ -218,12 +218,12 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
     """Propagate the requested output layouts forward through a computation.
 
     Args:
-        wanted: the requested layouts, by instruction id.
+        wanted: {instruction id: requested layouts}.
         settable: ids of the configurable nodes, which take no layout from their operands.
 
     Returns:
-        By instruction id: the layout of all dimensions of its result, minor to major. Instructions
-        that no requested layout reaches are left out.
+        {instruction id: complete layout of its result, minor to major}, for the instructions that a
+        requested layout reaches.
     """
     found: dict[int, list[int]] = {}
     for instruction in computation.instructions:  # operands stand before their readers
@@ -275,7 +275,7 @@ def inline_calls(module: Any) -> Origins:
     their ids.
 
     Returns:
-        By the id of each copied instruction: the id of the original, which is never itself a copy.
+        {id of a copied instruction: id of its original, which is never a copy}
     """
     fresh, origins = FreshIds(module), Origins()
     computations = {computation.id: computation for computation in module.computations}
@@ -290,7 +290,7 @@ def _inline(
     computation: Any, computations: dict[int, Any], fresh: FreshIds, origins: Origins
 ) -> None:
     """Inline the calls of one computation, in place; add the copied instructions to `origins`."""
-    # by the id of a call: the id that replaces it (root of the inlined copy, or the call's operand)
+    # {id of a call: the id that replaces it (root of the inlined copy, or an operand of the call)}
     renamed: dict[int, int] = {}
     written: list[Any] = []
     for instruction in computation.instructions:
@@ -328,7 +328,7 @@ def _skip_tuples(computation: Any) -> None:
     """Remove, in place, each get-tuple-element of a tuple that the computation itself makes; its
     readers read the tuple's operand instead."""
     tuples = {i.id: i for i in computation.instructions if i.opcode == "tuple"}
-    # by the id of a get-tuple-element: the id of the tuple's operand that it selects
+    # {id of a get-tuple-element: id of the tuple's operand that it selects}
     renamed: dict[int, int] = {}
     kept: list[Any] = []
     for instruction in computation.instructions:  # operands stand before their readers

@@ -21,8 +21,8 @@ Instruction = Any  # the protobuf message Instruction of hlo.proto
 
 
 class Names:
-    """Names that depend only on content, for the kernels and the whole program of a message
-    Module."""
+    """Computes canonical names (hashes of content) of a message Module's kernels, and of the whole
+    module."""
 
     def __init__(self, module: Any) -> None:
         self.computations = {found.id: found for found in module.computations}

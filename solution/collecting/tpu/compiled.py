@@ -1,8 +1,7 @@
 """Represent the program that the TPU's compiler made for a configuration.
 
 It is read from the optimised, scheduled module. Kernels are the instructions that take time. They
-are listed in the order in which the chip runs them, inside the loops and branches that contain
-them.
+are listed in the order in which the chip runs them, nested in loops and branches.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Tensor:
-    """The result of an instruction: its shape, layout and memory space."""
+    """An array that an instruction computes: its shape, layout and memory space."""
 
     name: str  # the instruction's name in the optimised module
     source: str  # op_name: the instruction of the original program from which this one was compiled
@@ -41,8 +40,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of the blocks of data that a kernel works on, counted in register tiles. TpuGraphs'
-    tile configurations set the same sizes."""
+    """Sizes of the blocks of data that a kernel works on, counted in register tiles: the sizes that
+    TpuGraphs' tile configurations set."""
 
     kernel: tuple[int, ...] = ()
     output: tuple[int, ...] = ()
@@ -51,7 +50,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a kernel in the compiler's cost model."""
+    """The cost of a kernel and its tile, by the compiler's cost model."""
 
     cycles: int | None = None  # None: the cost model has no estimate for the kernel
     tile: Tile | None = None
@@ -64,7 +63,7 @@ class Kernel:
     name: str
     source: str  # the instruction's op_name, which names the original instruction
     opcode: str
-    kind: str  # the main computation inside: convolution, reduce, loop, copy, ...
+    kind: str  # opcode of the main computation inside (convolution, reduce, copy, ...) or loop
     shapes: tuple[str, ...]  # shapes of the kernel's results, such as f32[16,64]{1,0:T(8,128)}
     bytes: int  # bytes read and written, including the padding of tiles
     hbm_bytes: int  # the part of `bytes` that is read from and written to HBM
@@ -85,7 +84,7 @@ class Copy:
     bytes: int
     cycles: int | None  # estimated cycles; None: asynchronous, or without an estimate
     is_beside: bool  # True: an asynchronous copy, which runs while kernels compute
-    trips: int = 1
+    trips: int = 1  # how often the copy is made in one run of the program
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Wait:
-    """The point where the program waits until the work that a `Begin` started is done."""
+    """The point where the program waits for the end of the work that a `Begin` started."""
 
     name: str  # name of the `Begin` that started the work
 
@@ -143,7 +142,7 @@ class CompiledProgram:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Return all kernels, including those in loops and branches, each with its `trips` set."""
+        """Return all kernels, including those in loops and branches; `trips` counts all runs."""
         return tuple(list_kernels(self.region))
 
 

@@ -76,8 +76,8 @@ def _name_layout(shape: Any) -> str:
 
 
 def find_optimised(message: Any) -> str:
-    """Return the evidence that a message Module was optimised for a backend already. The evidence
-    is worded for an error message; "" if there is none."""
+    """Return a clause for an error message that shows that a message Module was optimised for a
+    backend already, such as "fusion.3 is a fusion"; "" if it was not."""
     fused = next((i.name for i in instructions(message) if i.opcode == "fusion"), "")
     if fused:
         return f"{fused} is a fusion"

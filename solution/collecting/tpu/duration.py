@@ -2,9 +2,9 @@
 
 A compilation runs passes over HLO, then generates code. Every configuration needs the passes. Code
 is generated only for new kernels: for all kernels in the first compilation and after a change of an
-option, for few kernels once some layouts were compiled. The first compilation shows how long both
-parts take. The shares of code that later compilations generate were measured on nine programs
-(docs/choosing.md); they are corrected by the compilations that are done.
+option, for few kernels after several layouts were compiled. The first compilation shows how long
+both parts take. How much code later compilations generate was measured on nine programs
+(docs/choosing.md); finished compilations correct these shares.
 """
 
 from solution.collecting.tpu.space import TpuSpace
@@ -13,13 +13,13 @@ from solution.system.wording import compare_times, spell
 
 # An answer that took at most this many processor seconds was read from the cache, not compiled.
 CACHED_SECONDS = 0.1
-FEW = 4  # FIRST_LAYOUTS holds for this number of first configurations, then LATER_LAYOUTS holds
-# Mean code generation of a configuration, as a multiple of the first compilation's: (for programs
+FEW = 4  # FIRST_LAYOUTS holds for the first FEW configurations, LATER_LAYOUTS for the others
+# Mean time of code generation of a configuration / time in the first compilation: (for programs
 # without convolutions, with convolutions). New layouts of convolutions make kernels that take
 # several times as long to generate. MIXED: a configuration changes layouts and options together.
 FIRST_LAYOUTS, LATER_LAYOUTS, MIXED = (1.2, 3.0), (0.1, 0.6), (0.55, 1.1)
 FAR = 1.3  # a prediction is corrected if it is wrong by more than this factor
-# the shares measured on nine programs weigh as much as this number of complete code generations
+# weight of the shares measured on nine programs, as a number of complete code generations
 TRUST = 4.0
 
 
@@ -29,10 +29,10 @@ class Duration:
     def __init__(self, space: TpuSpace, wanted: int, *, tries_options_first: bool = False) -> None:
         """Predict for the default and `wanted` other configurations. `tries_options_first`: a
         search tries each value of each option alone before it combines them."""
-        # (wanted,) code generation of each configuration, as a multiple of the default's
+        # (wanted,) expected time of code generation of each configuration / the default's time
         self._shares = _expect_shares(space, wanted, tries_options_first=tries_options_first)
         alone = len(space.settings) if tries_options_first and space.layout_sites else 0
-        # number of finished compilations that `correct` needs to replace the stated duration
+        # minimum number of finished compilations before `correct` replaces the stated duration
         self._settled = alone + 2 * FEW
         # True if a duration can be predicted: the default was compiled, not read from the cache,
         # and the number of configurations is known
@@ -83,9 +83,9 @@ class Duration:
         )
 
     def correct(self, name: str, processes: int) -> str:
-        """Return a sentence with the new prediction if the one that `describe` stated is wrong by
-        more than FAR, otherwise "". Also return "" if this was done before, or if too few
-        compilations are finished to tell."""
+        """Return a sentence with a new prediction if the prediction that `describe` stated is wrong
+        by a factor above FAR. Return "" if it is not, if it was corrected before, or if too few
+        compilations are finished."""
         ratio = self.total / self._promised if self._promised else 1.0
         if self.done < self._settled or 1 / FAR <= ratio <= FAR:
             return ""
@@ -98,8 +98,8 @@ class Duration:
 
 
 def _expect_shares(space: TpuSpace, wanted: int, *, tries_options_first: bool) -> list[float]:
-    """Return how much code generation each of the next `wanted` configurations needs on average, as
-    a multiple of the default's."""
+    """Return the expected time of code generation of each of the next `wanted` configurations / the
+    default's time."""
     if not space.layout_sites:
         return [1.0] * wanted
     nodes = instructions(space.program.module)

@@ -43,7 +43,7 @@ class Chip:
     gigabytes: float  # size of HBM available to one program, as the compiler states it
 
 
-# By generation, from Google's pages; clock rates that are missing there follow from peak rates.
+# {TPU generation: chip}, from Google's pages; missing clock rates are derived from peak FLOP rates.
 # If each of a chip's two cores runs a program (v2, v3, v4, v7x), bandwidth and memory are halved.
 CHIPS = {
     "v2": Chip(0.7, 350, 8),
@@ -63,7 +63,7 @@ class _Timeline:
     chip: Chip
     core: float = 0.0
     engine: float = 0.0
-    # nanosecond at which asynchronous work ends, by the name of the Begin that starts it
+    # {name of the Begin that starts asynchronous work: nanosecond at which the work ends}
     ready: dict[str, float] = field(default_factory=dict)
 
     def run(self, region: Region) -> None:

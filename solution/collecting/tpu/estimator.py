@@ -32,9 +32,10 @@ from solution.system.scratch import ScratchFolder
 
 # share of HBM; a program that needs more may not fit, so it is compiled in full to find out
 FULL_MEMORY = 0.8
-# above this share of new kernels, compile in full: the kernels alone would take about as long
+# if the share of new kernels is larger, compile in full, because compiling the new kernels alone
+# would take about as long
 MOST_NEW = 0.75
-GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
+GRACE_SECONDS = 30.0  # extra seconds to wait for the child's report that it exceeded a time limit
 Asked = tuple[bytes, Sequence[Option], EntryLayouts | None]  # module, options, entry layouts
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -113,14 +114,12 @@ class Estimator:
     def estimate(
         self, module: bytes, options: Iterable[Option] = (), layouts: EntryLayouts | None = None
     ) -> Answer:
-        """Return the estimate of a serialized module (HloModuleProto), compiled with XLA's options.
-
-        If the compiler fails in any way, the answer states why.
+        """Return the estimate of a serialized module (HloModuleProto), compiled with these options
+        of XLA. If the compiler fails, the answer states why.
 
         Args:
             layouts: layouts of the entry's parameters and results, see
-                `devices.find_entry_layouts`; by default those that the chip gives to arrays of
-                their sizes, as in programs of jax.
+                `devices.find_entry_layouts`; by default the chip's usual layouts for their sizes.
 
         Raises InputError if the compiler cannot be started.
         """
@@ -134,7 +133,8 @@ class Estimator:
     def _share(
         self, work: Callable[[Child, Given], Result], given: Iterable[Given]
     ) -> Iterator[Result]:
-        """Yield `work(child, one)` for each of `given`, in order; each child does one at a time."""
+        """Yield `work(child, item)` for each item of `given`, in order; the children work in
+        parallel, each on one item at a time."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             idle.put(child)
@@ -181,8 +181,8 @@ class Estimator:
         return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
-        """Return the answer for a module that is not in the cache. The module is compiled in full
-        only if the passes over HLO, and new kernels compiled alone, do not suffice."""
+        """Return the answer for a module that is not in the cache. It is compiled in full only if
+        the passes over HLO and its new kernels, compiled alone, do not yield a final estimate."""
         spent = passes = 0.0
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))
@@ -253,13 +253,13 @@ class Estimator:
         return replace(answer, processor_seconds=made.processor_seconds)
 
     def _learn(self, context: str, key: str, made: Compilation) -> Answer:
-        """Return the answer of a full compilation, and store the costs of its kernels."""
+        """Store the kernels' costs from a full compilation; return the answer for its module."""
         reader = Reader(made.passed)
         learned = reader.learn(made.generated)
         if learned.is_same:
             self.conflicts += learned.conflicts + self._cache.learn(context, learned.costs)
             self._keep(key, made)
-        # the full compilation made other kernels than the passes over HLO: read the kernels from it
+        # full compilation changed the kernels that the passes over HLO made: read its own kernels
         else:
             reader = Reader(made.generated)
             learned = reader.learn(made.generated)
@@ -275,7 +275,7 @@ class Estimator:
         return reply if isinstance(reply, Compilation) else Compilation(refused=reply.reason)
 
     def _keep(self, key: str, made: Compilation) -> None:
-        """Store a compilation, unless a limit was reached, which may be due to a busy machine."""
+        """Store a compilation, unless it exceeded a limit, perhaps because the machine is busy."""
         if not made.is_by_chance:
             self._cache.keep_compilation(key, made.refused, made.passed)
 

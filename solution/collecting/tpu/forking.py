@@ -1,9 +1,8 @@
 """The process that compiles for a TPU: it forks once for each compilation.
 
-It has loaded libtpu and opened a topology (the description of the chips), which takes 1.5 s, but it
-compiles nothing itself. So every compilation begins in a forked copy of the same process. If a copy
-crashes, hangs or uses too much memory, only one compilation is lost, and no compilation affects
-another.
+The process has loaded libtpu and opened a topology (the description of the chips), which takes
+1.5 s. Each compilation runs in a forked copy of it. If a copy crashes, hangs or uses too much
+memory, only one compilation is lost, and no compilation affects another.
 
 The passes over HLO, after which layouts, copies of tensors and kernels are known, take a small part
 of a compilation; the rest generates machine code. If only the passes are requested, the forked copy
@@ -63,7 +62,7 @@ class Request:
     # layouts of parameters and results; by default those that the chip chooses
     layouts: EntryLayouts | None = None
     is_full: bool = True  # False: run only the passes over HLO
-    # True: stop after the passes; a following full request for the same module continues there
+    # True: pause the process after the passes; a full request for the same module can continue it
     is_paused: bool = False
     # True: the module holds kernels that the passes have optimised already; only generate code
     is_optimised: bool = False
@@ -78,7 +77,7 @@ class Compilation(Reply):
     generated: bytes = b""  # module after code generation, with estimated cycles; only if requested
     refused: str = ""  # why there is no output
     processor_seconds: float = 0.0
-    is_by_chance: bool = False  # True: it failed at a limit, so another try may succeed
+    is_by_chance: bool = False  # True: it exceeded a time or memory limit; a retry may succeed
 
 
 def serve_tpu(
@@ -112,15 +111,15 @@ def serve_tpu(
 class Copy:
     """A forked process that runs one compilation, or continues a paused one."""
 
-    number: int  # process id; 0 once the process has ended by itself
+    number: int  # process id; 0 after the process has ended by itself
     request: Request
     folder: Path
-    counted: float = 0.0  # processor seconds already reported with earlier answers
+    counted: float = 0.0  # processor seconds that earlier answers have reported already
 
 
 class Copies:
-    """Runs each compilation in a forked process. At most one process is kept, paused after the
-    passes over HLO, so that a full request for the same module can continue there."""
+    """Runs each compilation in a forked process. The last process may be kept, paused after the
+    passes over HLO, so that a full request for the same module can continue it."""
 
     def __init__(self, compiler: Libtpu, parent: Path) -> None:
         self._compiler, self._parent = compiler, parent
@@ -153,8 +152,8 @@ class Copies:
         return Compilation(passed, generated, why, seconds, is_by_chance)
 
     def _resume(self, request: Request) -> Copy | None:
-        """Continue the paused process and return it if it compiles the requested module. Otherwise
-        end it and return None."""
+        """Continue the paused process and return it, if there is one and it compiles the requested
+        module. Otherwise end it and return None."""
         copy, self._paused = self._paused, None
         if copy is None:
             return None

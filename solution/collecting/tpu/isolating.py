@@ -1,10 +1,9 @@
 """Write a module of single kernels, so that their costs are known without a full compilation.
 
 A kernel's code, and so its cost, depends only on the kernel, not on the rest of the program. So
-kernels that no earlier compilation contained are put into a small module, in the form in which the
-passes over HLO left them, and only machine code is generated for it. Their operands become
-constants or uninitialised buffers. Results in the memory on the chip (VMEM) are copied to HBM,
-because the result of a module cannot stay on the chip.
+kernels that are new, as they are after the passes over HLO, are put into a small module, for which
+only machine code is generated. Their operands become constants or uninitialised buffers. Results in
+the memory on the chip (VMEM) are copied to HBM, because a module's result cannot stay on the chip.
 """
 
 from collections.abc import Iterable
@@ -31,19 +30,13 @@ class Isolated:
     """A module that consists of single kernels of a program."""
 
     module: bytes  # a serialized HloModuleProto, optimised and scheduled
-    # kernels by canonical name, in the form that the passes over HLO gave them
+    # {canonical name: kernel}; the kernels are results of the passes over HLO
     kernels: dict[str, Instruction]
 
     def read_costs(self, generated: bytes) -> dict[str, Cost] | None:
-        """Return the cost of each kernel, by canonical name, after code generation.
-
-        Args:
-            generated: the serialized OptimisedModule after code generation, with cycles.
-
-        Returns:
-            None if the compiler failed, or changed a kernel so that its cost may differ from the
-            original's.
-        """
+        """Return {canonical name: cost} of the kernels, read from `generated`, a serialized
+        OptimisedModule after code generation. Return None if the compiler failed, or changed a
+        kernel so that its cost may differ from the original kernel's."""
         module = MESSAGES["OptimisedModule"].FromString(generated).module
         found = {
             instruction.name: instruction
@@ -61,8 +54,8 @@ class Isolated:
 
 
 def isolate(reader: Reader, keys: Iterable[str]) -> Isolated | None:
-    """Return a module of the kernels with the canonical names `keys`, read after the passes over
-    HLO; None if one of them cannot be compiled alone."""
+    """Return a module of the kernels with the canonical names `keys`, taken from `reader`; None if
+    one of them cannot be compiled alone."""
     kernels = reader.find_kernels(keys)
     writer = _Writer(reader.names)
     for kernel in kernels.values():
@@ -72,7 +65,7 @@ def isolate(reader: Reader, keys: Iterable[str]) -> Isolated | None:
 
 
 class _Writer:
-    """Writes the entry computation of a module that consists of kernels."""
+    """Writes a module whose entry computation consists of kernels of another module."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -124,7 +117,7 @@ class _Writer:
         return bytes(module.SerializeToString())
 
     def _collect(self, computation: Any) -> None:
-        """Add a computation and all that it calls to `_called`, each before its callers."""
+        """Add a computation and the computations that it calls to `_called`, callers last."""
         for instruction in computation.instructions:
             for called in self._names.called(instruction):
                 self._collect(called)

@@ -1,7 +1,7 @@
-"""Cache compilations: the costs of kernels, and the results of compiling whole modules.
+"""Cache the costs of kernels, and the results of compiling whole modules.
 
-A kernel's cost is stored by the hash of its canonical form, a compilation by the hash of its
-module. Both keys include the target, the options and libtpu's version. The cache is one SQLite
+The key of a kernel's cost is the hash of its canonical form, the key of a compilation the hash of
+its module. Both keys include the target, the options and libtpu's version. The cache is one SQLite
 file, which several processes share. Deleting its folder clears it.
 """
 
@@ -61,11 +61,12 @@ class KernelCache:
 
     @contextmanager
     def _using(self) -> Iterator[None]:
-        """Let one thread use the database; raise InputError if it is damaged, full or locked."""
+        """Give one thread at a time the database. Raises InputError if it is damaged, full or
+        locked."""
         try:
             with self._lock:
                 yield
-        except sqlite3.ProgrammingError:  # it was used after it was closed
+        except sqlite3.ProgrammingError:  # a programming error: the cache was used after `close`
             raise
         except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError) as error:
             if "locked" in str(error):
@@ -79,8 +80,8 @@ class KernelCache:
         self._database.close()
 
     def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
-        """Return the known costs of kernels, by canonical name; kernels of unknown cost are left
-        out. `context`: hash of the target, the options and libtpu's version."""
+        """Return the stored costs of kernels, {canonical name: cost}; kernels without a stored cost
+        are left out. `context`: hash of the target, the options and libtpu's version."""
         found = {}
         with self._using():
             for key in keys:
@@ -92,8 +93,8 @@ class KernelCache:
         return found
 
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
-        """Store the costs of kernels, by canonical name; a cost that is stored already stays.
-        Return the number of kernels that are stored with a different cost."""
+        """Store the costs of kernels, {canonical name: cost}; do not replace stored ones. Return
+        the number of kernels whose stored cost differs from the given one."""
         with self._using(), self._database:  # the transaction ends with the block
             self._database.execute("BEGIN IMMEDIATE")
             known = self.find(context, costs)
@@ -104,12 +105,8 @@ class KernelCache:
         return sum(known.get(key, cost) != cost for key, cost in costs.items())
 
     def find_compilation(self, key: str) -> tuple[str, bytes] | None:
-        """Return the stored compilation of a module; None if there is none.
-
-        Returns:
-            Why the compiler refused the module ("" if it did not), and the serialized result of the
-            passes over HLO.
-        """
+        """Return the stored compilation of a module, None if there is none: why the compiler
+        refused the module ("" if it did not), and the serialized result of the passes over HLO."""
         with self._using():
             row = self._database.execute(
                 "SELECT refused, passed FROM compilations WHERE key = ?", (key,)

@@ -1,11 +1,11 @@
 """Label the configurations of a program for a TPU with the compiler's estimates of their times.
 
-Nothing is measured, so nothing is repeated: a configuration has the same estimate in every process.
+Nothing is measured or repeated, because every process gets the same estimate of a configuration.
 Drawn configurations depend only on the seed and on earlier results, so a resumed collection ends
 with the same labels.
 
-A configuration is sound if the compiler accepts it. The journal is the file of a collection: one
-row for each configuration that was tried.
+A configuration is sound if the compiler accepts it. A collection's journal is a file with one row
+for each configuration that was tried.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ from solution.programs.program import Program
 from solution.system.errors import InputError
 from solution.system.terminal import say
 
-LEARN_EVERY = 8  # number of configurations between two checks for layouts the compiler ignores
+LEARN_EVERY = 8  # after each 8 configurations, find the layouts that the compiler often ignores
 # a node's layout is no longer requested once the compiler ignored this share of its requests
 MOST_IGNORED = 0.25
 PARENTS = 6  # number of fastest configurations that new ones are bred from
@@ -147,19 +147,17 @@ class Estimation:
             say(duration.describe(self._program.name, self.batch))
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
-        """Return at most `count` new configurations, each drawn with the seed and its position.
-
-        If layouts are searched, the first configurations are probes, which show the layouts that
-        the compiler ignores.
-        """
+        """Return at most `count` new configurations. If layouts vary, the first ones are probes,
+        which show the layouts that the compiler ignores. The others are random; the generator's
+        seed is the collection's seed and the number of earlier configurations."""
         tried, known = len(self._journal.candidates), self._journal.names
         if self._space.layout_sites:
             probes = [self._space.probe(number) for number in range(PROBES)]
             left = [config for config in probes if name_config(config) not in known]
             if left:
                 return np.array(left[:count])
-            # Ignored layouts are counted in the first `seen` configurations: the default and the
-            # probes, later a multiple of LEARN_EVERY, so that a resumed collection draws the same.
+            # Count ignored layouts only in the default and the probes, later in a number of
+            # configurations that LEARN_EVERY divides, so that a resumed collection draws the same.
             seen = max(tried - tried % LEARN_EVERY, min(tried, 1 + PROBES))
             self._space.learn(self._find_untaken(seen))
             count = min(count, LEARN_EVERY - tried % LEARN_EVERY)
@@ -186,8 +184,8 @@ class Estimation:
 
     def describe(self) -> dict[str, Any]:
         """Return facts about a collection: the target, the number of different compiled programs,
-        the numbers of requested layouts that were taken, untaken and unseen, and the processor
-        seconds, spent and predicted."""
+        the numbers of requested layouts that were taken, untaken and unseen (see ESTIMATES), and
+        the processor seconds, spent and predicted."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,
@@ -206,7 +204,7 @@ class Estimation:
         )
 
     def _add(self, config: np.ndarray, answer: Answer) -> None:
-        """Write a configuration's estimate, and which of its layouts were taken, into the
+        """Write a configuration's estimate, and which requested layouts the compiler used, into the
         journal."""
         states = np.empty(0, np.int8)
         if self._space.layout_sites and answer.compiled is not None:
@@ -247,8 +245,9 @@ class Estimation:
 def find_ignored(
     requests: Iterable[tuple[Sequence[tuple[int, int]], Sequence[int]]],
 ) -> set[tuple[int, int]]:
-    """Return the pairs (configurable node, choice of layouts) that the compiler often ignored.
-    `requests`: for each configuration, its pairs, and the nodes whose choice was ignored."""
+    """Return the pairs (configurable node, choice of layouts) that the compiler often ignored (see
+    MOST_IGNORED). `requests`: each configuration's pairs, and the nodes whose choice was ignored.
+    """
     asked: Counter[tuple[int, int]] = Counter()
     untaken: Counter[tuple[int, int]] = Counter()
     for pairs, nodes in requests:

@@ -2,9 +2,9 @@
 
 No TPU is needed. These parts of jax are used: `jax.experimental.topologies`, which opens a
 compile-only client of libtpu; `jax.extend.mlir.hlo_to_stablehlo`, which converts serialized
-modules; options of a single compilation by XLA's names (`env_option_overrides`). The output is read
-from the files that XLA dumps (`xla_dump_to`), because they exist before the compiler has ended, and
-because jaxlib cannot read back every module of the newer chips.
+modules; `env_option_overrides`, which sets XLA's options for a single compilation. The output is
+read from the files that XLA dumps (`xla_dump_to`), because they exist before the compiler has
+ended, and because jaxlib cannot read every module of the newer chips.
 
 Single kernels of an optimised module are compiled through PJRT's C interface, which is stable,
 because they may be fusions: jax accepts only StableHLO, which has no fusions.
@@ -29,7 +29,7 @@ from solution.collecting.tpu.target import TpuTarget
 from solution.programs.compiler import BUILD_OPTIONS, RefusedError, encode_field, shorten
 from solution.programs.hlo.messages import MESSAGES
 
-# By generation: name of the topology, dimensions of the grid of chips, jax devices per chip.
+# {TPU generation: (name of the topology, rank of the grid of chips, jax devices per chip)}
 TOPOLOGIES = {
     "v2": ("v2", 2, 2),
     "v3": ("v3", 2, 2),
@@ -221,8 +221,8 @@ class Libtpu:
 
 
 def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:
-    """Return a ctypes class for a struct of PJRT's C interface, which begins with its size and a
-    pointer to an extension; `fields` follow."""
+    """Return a ctypes class for a struct of PJRT's C interface: its size and a pointer to an
+    extension, then `fields`."""
     common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": [*common, *fields]})
 

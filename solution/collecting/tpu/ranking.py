@@ -1,9 +1,9 @@
 """Rank a graph's configurations by asking a TPU's compiler about some of them.
 
-Configurations with equal requests are asked about once. If the budget does not suffice for all sets
-of requests, a model of the states' costs (solution.collecting.tpu.request_model) chooses which ones
-are asked about, and predicts the others from the answers. All numbers are the compiler's estimates
-or predictions of them; nothing is measured.
+Configurations that request equal layouts form a set, and are compiled once. If the budget does not
+suffice for all sets, a model (solution.collecting.tpu.request_model) chooses the sets to compile,
+and predicts the estimates of the others. Nothing is measured. A state is the layouts of an
+instruction or of an operand in a configuration.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from solution.domain.graph import Graph
 from solution.features.propagation.state_table import BYTES, state_tables
 from solution.system.wording import count, spell
 
-BATCH = 8  # number of answers after which the next sets are chosen anew
-FEWEST = 2  # minimum number of answers for predictions
-REFUSALS = 4  # if this many first answers are all refusals, the compiler is not asked again
+BATCH = 8  # number of sets that are compiled before the model chooses again
+FEWEST = 2  # minimum number of estimates from which others are predicted
+REFUSALS = 4  # if the first REFUSALS answers are all refusals, the compiler is not asked again
 BACKEND = "tpu"
 Costs = Callable[[Graph], np.ndarray]
-# standard deviation of an effect beside the state's prior cost, as a share of the bytes that the
-# state reads and writes
+# the standard deviation of an effect (see request_model) is the state's prior cost + DOUBT x (bytes
+# that the state moves / bytes of all tensors)
 DOUBT = 0.03
 # Processor seconds of a compilation: PASSES for the passes over HLO, whatever the program; for each
 # node of the program EACH_NODE if all kernels are known, EACH_NODE_NEW if some are new. The kernels
@@ -38,33 +38,33 @@ PASSES, EACH_NODE, EACH_NODE_NEW, FIRST_NODE = 0.4, 0.001, 0.005, 0.2
 
 @dataclass(frozen=True)
 class Budget:
-    """How much the compiler may be asked about one graph."""
+    """The maximum number and processor time of compilations for one graph."""
 
     compilations: int  # maximum number of compilations, each of one set of layout requests
-    # No set is asked about after this much processor time. The last compilation may exceed it.
+    # After this much processor time no compilation is started; the last one may exceed it.
     seconds: float = inf
 
 
 @dataclass(frozen=True, eq=False)
 class CompilerOrder:
-    """Scores that follow the compiler's estimates, and what the compiler was asked."""
+    """A ranking of a graph's configurations by the compiler's estimates, and what it took."""
 
     scores: np.ndarray  # (configs,) float64; lower is faster, comparable in this graph only
     # (configs,) float64: the compiler's estimates in nanoseconds; NaN where it was not asked or
     # refused
     estimates: np.ndarray
     sets: int  # number of different sets of requests
-    asked: int  # number of sets that were asked about
-    refused: tuple[str, ...]  # the compiler's reasons, for each set that it refused
+    asked: int  # number of sets that were given to the compiler
+    refused: tuple[str, ...]  # for each set that the compiler refused: its reason
     processor_seconds: float  # in all processes; near 0 if the answers were cached
 
     @property
     def is_followed(self) -> bool:
-        """True if the order follows the compiler; False if there are too few answers for that."""
+        """True if the scores follow the compiler's estimates, False if these are too few."""
         return self.asked - len(self.refused) >= min(FEWEST, self.sets)
 
     def describe(self, target: str, other: str) -> str:
-        """Return sentences that say what the compiler was asked, and whose order the scores follow.
+        """Return sentences on the compilations, and on whose order the scores follow.
 
         Args:
             target: the TPU for which the compiler estimated.
@@ -106,11 +106,11 @@ def rank_by_compiler(
     Args:
         graph: a layout graph, not pruned. Its runtimes are not used.
         module: the message Module whose instructions are the graph's nodes.
-        prior: (configs,) scores of another ranker, lower is faster. They rank the configurations
-            that the compiler was not asked about, as far as they fit its answers.
+        prior: (configs,) scores of another ranker, lower is faster. With the compiler's estimates
+            they predict the estimates of the sets that are not compiled.
         list_costs: returns the prior costs (states,) of the graph's state table for BACKEND.
         layouts: layouts at the program's boundary, see Estimator.estimate.
-        tell: called beforehand with a sentence on the cost of asking the compiler.
+        tell: called beforehand with a sentence on the cost of the compilations.
 
     Raises InputError if the compiler cannot be started.
     """
@@ -126,7 +126,7 @@ def rank_by_compiler(
 
     while not is_finished():
         number = min(BATCH, most - len(answers))
-        if most == len(sets):  # all sets fit into the budget: ask about them in order
+        if most == len(sets):  # all sets fit into the budget: compile them in order
             chosen = list(range(len(answers), len(answers) + number))
         else:
             model = model or _make_model(graph, sets, prior, list_costs(graph))
@@ -144,7 +144,7 @@ def rank_by_compiler(
 
 
 def _describe_cost(graph: Graph, sets: int, budget: Budget) -> str:
-    """Return a sentence that says what it will cost to ask the compiler about a graph."""
+    """Return a sentence on the number and the processor time of the compilations for a graph."""
     asked, nodes = min(budget.compilations, sets), graph.num_nodes
     low = asked * (PASSES + EACH_NODE * nodes)
     high = asked * (PASSES + EACH_NODE_NEW * nodes) + FIRST_NODE * nodes
@@ -176,8 +176,8 @@ def _order(
     answers: dict[int, Answer],
     spent: float,
 ) -> CompilerOrder:
-    """Return the order of the configurations by the log estimates of their sets, predicted ones for
-    sets without an estimate. If the answers are too few for that, the scores are `prior`."""
+    """Rank the configurations by their sets' log estimates, which are predicted for sets without an
+    estimate. With too few estimates for that, the scores are `prior`."""
     known = _list_estimates(answers)
     estimates = np.full(len(sets), np.nan)
     estimates[list(known)] = list(known.values())
@@ -201,8 +201,8 @@ def _order(
 
 
 def _take_logs(estimates: np.ndarray | list[float]) -> np.ndarray:
-    """Return logarithms of estimates; one of 0, as of a program that computes only scalars, counts
-    as 1 ns."""
+    """Return logarithms of estimates in ns; estimates below 1 count as 1, because a program that
+    computes only scalars has the estimate 0."""
     return np.log(np.maximum(estimates, 1.0))
 
 
@@ -211,9 +211,9 @@ def _make_model(
 ) -> RequestModel:
     """Return the model of the costs of the graph's states.
 
-    Before any answer, the log estimate of a set is expected to be log(1 + its prior costs), which
-    are shares of the bytes of all tensors. Where `prior` has another order than the prior costs, it
-    decides which set is expected to have which of these values.
+    Before any answer, the expected log estimates of the sets are the values log(1 + a set's summed
+    prior costs), assigned in the order of `prior`: the n-th fastest set by `prior` gets the n-th
+    smallest value. Prior costs are shares of the bytes of all tensors.
     """
     counts = sets.counts
     scores = np.bincount(sets.of_config, weights=prior, minlength=len(sets)) / counts
@@ -222,7 +222,7 @@ def _make_model(
     states = table.numbers[graph.layouts.rows[first]]
     expected = np.empty(len(sets))
     expected[np.argsort(scores, kind="stable")] = np.sort(np.log1p(costs[states].sum(axis=1)))
-    # also what costs nothing by the prior costs may cost something
+    # states without a prior cost may have a cost, too
     sizes = (costs + DOUBT * table.shares[:, BYTES])[states]
     points = np.broadcast_to(np.arange(states.shape[1]), states.shape)
     return RequestModel([make_effects(each, sizes) for each in (states, points)], expected, counts)

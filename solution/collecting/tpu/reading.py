@@ -29,7 +29,7 @@ from solution.collecting.tpu.compiled import (
 from solution.programs.arguments import TUPLE, TYPE_NAMES
 from solution.programs.hlo.messages import MESSAGES, instructions
 
-HBM = 0  # number of the chip's main memory among the memory spaces that layouts name
+HBM = 0  # number of the chip's main memory as a memory space in layouts
 # Opcodes that take no time: they only name values, or another instruction does the work.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
@@ -57,9 +57,9 @@ BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 @dataclass(frozen=True)
 class Learned:
-    """Costs from a full compilation, assigned to the kernels that the passes over HLO made."""
+    """The costs, found by a full compilation, of the kernels that the passes over HLO made."""
 
-    costs: dict[str, Cost]  # costs of kernels, by canonical name
+    costs: dict[str, Cost]  # {canonical name of a kernel: its cost}
     # number of kernels that have another cost than a kernel with the same canonical name
     conflicts: int
     # True: the full compilation kept these kernels; False: it restarted and made other kernels
@@ -68,7 +68,7 @@ class Learned:
 
 @dataclass
 class _Reading:
-    """State of a call of Reader.read: the given costs by kernel, and the copies found so far."""
+    """State of a call of Reader.read: {canonical name: cost}, and the copies found so far."""
 
     costs: Mapping[str, Cost]
     copies: list[Copy] = field(default_factory=list)
@@ -96,8 +96,7 @@ class Reader:
         return set(self._keys.values())
 
     def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
-        """Return one instruction for each canonical name in `keys`, by that name; names that no
-        kernel of the module has are left out."""
+        """Return {canonical name: a kernel with this name} for the names in `keys` that occur."""
         wanted = set(keys)
         return {key: instruction for key, instruction in self._kernels if key in wanted}
 
@@ -129,7 +128,7 @@ class Reader:
         return Learned(costs, conflicts, is_same)
 
     def read(self, costs: Mapping[str, Cost]) -> CompiledProgram:
-        """Return the program; `costs` are the costs of its kernels, by canonical name."""
+        """Return the compiled program. `costs`: {canonical name: cost} of its kernels."""
         reading = _Reading(costs)
         region = self._read_region(self.names.entry, 1, reading)
         return CompiledProgram(
@@ -147,7 +146,7 @@ class Reader:
     def _read_region(self, computation: Any, trips: int, reading: _Reading) -> Region:
         """Return the steps of a computation that runs `trips` times; add copies to `reading`."""
         steps: list[Step] = []
-        # by the id of an asynchronous instruction: the name of the Begin that started the work
+        # {id of an asynchronous instruction: name of the Begin that started its work}
         begun: dict[int, str] = {}
         for instruction in self.names.order(computation):
             called = self.names.called(instruction)
@@ -249,8 +248,8 @@ class Reader:
         return not order or order[0] in reduction.dimensions
 
     def takes_time(self, instruction: Instruction) -> bool:
-        """Return True if the chip runs the instruction synchronously and it takes time. Scalar
-        instructions do not count: they take a few cycles of the scalar unit."""
+        """Return True if an instruction is a kernel: it takes time, and is not asynchronous. Scalar
+        instructions do not count, because they take only a few cycles."""
         opcode = instruction.opcode
         if opcode in FREE or opcode in ("while", "conditional", "call"):
             return False
@@ -287,8 +286,8 @@ class Reader:
 
 
 def _find_run(names: Names) -> list[Any]:
-    """Return the entry and the computations that loops, branches, calls and async-start run.
-    Computations inside kernels, such as fused ones, are left out."""
+    """Return the entry and the computations that are called by loops, conditionals, calls and
+    async-start. Computations inside kernels, such as fusions, are left out."""
     found: dict[int, Any] = {}
     waiting = [names.entry]
     while waiting:
@@ -303,7 +302,8 @@ def _find_run(names: Names) -> list[Any]:
 
 
 def read_cost(instruction: Instruction) -> Cost:
-    """Return an instruction's cost from the cost model's data, which code generation writes."""
+    """Return an instruction's cost: cycles and tile, which code generation writes into its
+    backend_config."""
     window = _read_config(instruction).get("window_config", {})
     if not window:
         return Cost()

@@ -1,16 +1,16 @@
 """Find the copies of a layer in a program: instructions that repeat back to back.
 
 A program unrolled by Python has a layer's instructions once for each copy. A run is a range of
-instructions in which each one equals the one `period` positions later: same opcode, shapes and
-attributes, whatever it reads. Instructions at equal positions of the copies correspond. Sites are
-the instructions whose layouts are decided.
+instructions in which each instruction equals the one `period` positions later: same opcode, shapes
+and attributes, while operands may differ. Instructions at equal positions of the copies correspond.
+Sites are the instructions whose layouts a search chooses.
 
-Alike branches are no copies of a layer: the dots that compute a query and a key read the same
-tensor, and no value flows from one to the other. So a run counts only if values flow through all of
+Parallel branches are not copies of a layer: the dots that compute a query and a key read the same
+tensor, and neither result depends on the other. So a run counts only if values flow through all of
 it, or if corresponding sites read different tensors (gradients of the layers' weights).
 
-Parameters, and values computed from constants alone, are left out, because they need not repeat:
-layers share them, or they stand at the first layer that reads them.
+Parameters, and values computed from constants alone, are ignored, because they need not repeat:
+layers share them, or they precede the first layer that reads them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,9 +25,9 @@ from solution.collecting.tpu.canonical import Names
 from solution.programs.hlo.messages import instructions
 from solution.programs.portable import make_portable
 
-# opcodes of constants, and of values from outside the computation
+# opcodes of constants, and of values that come from outside the computation
 CONSTANT, FED = ("constant", "iota"), ("parameter", "infeed", "after-all")
-NEAR = 64  # periods that are tried: distances from a site to the next NEAR sites that equal it
+NEAR = 64  # periods to try: the distances from each site to the next NEAR equal sites
 
 
 class Run(NamedTuple):
@@ -39,8 +39,8 @@ class Run(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The instructions of a computation in their order, with calls inlined, without values from
-    outside (FED) and values computed from constants alone."""
+    """The instructions of a computation in order, with calls inlined; without values from outside
+    the computation (FED) and values computed from constants alone."""
 
     names: np.ndarray  # (positions,) equal numbers: equal instructions
     sites: np.ndarray  # (positions,) the site of each instruction; -1: none
@@ -50,12 +50,8 @@ class Line(NamedTuple):
 
 
 def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
-    """Return the group of each site (sites,): corresponding sites of a layer's copies share one.
-
-    Args:
-        module: the message Module of the program.
-        sites: by the id of an instruction: the number of its site.
-    """
+    """Return each site's group (sites,): corresponding sites of a layer's copies have equal groups.
+    `module`: the program's message Module. `sites`: {instruction id: number of its site}."""
     called = {
         number
         for instruction in instructions(module)
@@ -78,7 +74,8 @@ def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
 def _read_line(
     computation: Any, names: Names, origins: Mapping[int, int], sites: Mapping[int, int]
 ) -> Line:
-    """Return a computation's instructions, without parameters and values made of constants."""
+    """Return a computation as a Line. `origins`: {id of an inlined copy: id of its original};
+    `sites`: see group_copies."""
     constant: set[int] = set()
     fed: set[int] = set()
     positions: dict[int, int] = {}
@@ -101,7 +98,7 @@ def _read_line(
 
 
 def _find_runs(line: Line) -> Iterator[Run]:
-    """Yield runs that do not overlap, chosen greedily: first the one with most repeated sites."""
+    """Yield runs that do not overlap, chosen greedily: the run with most repeated sites first."""
     periods = _list_periods(line)
     is_site = line.sites >= 0
     # before[k]: number of sites at positions below k
@@ -109,7 +106,7 @@ def _find_runs(line: Line) -> Iterator[Run]:
     is_free = np.ones(len(line.names), bool)
     while True:
         runs = [run for period in periods for run in _repeat(line.names, is_free, period)]
-        # by run: number of sites in all copies but the first; ties go to the shorter period
+        # for each run: number of sites in all copies but the first; ties go to the shorter period
         saved = [int(before[run.end] - before[run.begin + run.period]) for run in runs]
         order = sorted(range(len(runs)), key=lambda n: (-saved[n], runs[n].period, runs[n].begin))
         parts = (part for n in order if saved[n] for part in _keep_layers(line, runs[n]))
@@ -156,7 +153,7 @@ def _keep_layers(line: Line, run: Run) -> list[Run]:
 
 
 def _find_cuts(line: Line, run: Run) -> np.ndarray:
-    """Return the positions that no value crosses from earlier to later instructions of the run."""
+    """Return positions p in a run where no instruction from p on reads one of the run before p."""
     is_inside = ((line.edges >= run.begin) & (line.edges < run.end)).all(axis=1)
     consumers, producers = line.edges[is_inside].T - run.begin
     # An edge crosses the cuts before producer + 1, ..., consumer: add 1 at the first of them and -1

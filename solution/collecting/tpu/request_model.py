@@ -1,15 +1,14 @@
-"""Predict the compiler's estimates for sets of requests that it was not asked about.
+"""Predict the compiler's estimates for sets of layout requests that were not compiled.
 
     log estimate = level + expected + sum of effects + remainder
 
-What is expected before any answer follows from prior costs, see ranking.py. The effects say where
-the prior costs are wrong. An effect belongs to a state (the layouts of an instruction or of an
-operand, which follow from the requests), or to a point: an instruction or operand in all its
-states. Its standard deviation grows with the state's prior cost. All terms are normally
-distributed, so this is a Gaussian process: the covariance of two sets is the level's variance, plus
-the variances of the effects that the sets share. The model is a mixture. Its members differ in the
-kind of effects, and in the variance of the remainder. A member's weight is the marginal likelihood
-of the answers, with the scale integrated out.
+The expected value follows from prior costs, see ranking.py; the effects correct it. An effect
+belongs to a state (the layouts of an instruction or operand), or to a point: an instruction or
+operand in all its states. Its standard deviation grows with the state's prior cost. All terms are
+normally distributed, so this is a Gaussian process: the covariance of two sets is the level's
+variance, plus the variances of the effects that both sets have. The model is a mixture. Its members
+differ in the kind of effects (of states or of points), and in the variance of the remainder. A
+member's weight is the marginal likelihood of the estimates, with the scale integrated out.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
 Krause, Singh and Guestrin, "Near-optimal sensor placements in Gaussian processes", JMLR 2008.
@@ -41,8 +40,8 @@ def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
     vary between sets.
 
     Args:
-        numbers: (sets, points) the effect that each set has at each point: that of its state there,
-            or that of the point.
+        numbers: (sets, points) number of each set's effect at each point: one number per state, or
+            one per point.
         sizes: (sets, points) standard deviations of these effects.
     """
     sets, points = numbers.shape
@@ -65,7 +64,7 @@ def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
 class _Member:
     """One member of the mixture: its effects, and the variance of the remainder."""
 
-    kind: int  # which kind of effects the member uses: a position in the list of kinds
+    kind: int  # index of the member's effects among the matrices that RequestModel is given
     remainder: float
 
 
@@ -79,7 +78,7 @@ class RequestModel:
 
         Args:
             effects: results (sets, effects) of make_effects, one matrix per kind of effect.
-            expected: (sets,) log estimates that are expected before any answer, but for a constant.
+            expected: (sets,) prior means of the log estimates, up to an additive constant.
             counts: (sets,) number of configurations of each set.
         """
         self._expected = expected
@@ -94,13 +93,13 @@ class RequestModel:
         self._shared = [self._share(kind, self._pool, self._pool) for kind in kinds]
 
     def predict(self, asked: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return predicted log estimates (sets,); exact for the sets that were asked about.
+        """Return predicted log estimates (sets,); for the sets in `asked`, return their `values`.
 
         The members' weights are updated for `choose`.
 
         Args:
-            asked: (n,) numbers of sets with an answer, n >= 2.
-            values: (n,) log estimates.
+            asked: (n,) numbers of sets that have an estimate, n >= 2.
+            values: (n,) their log estimates.
         """
         wrong = values - self._expected[asked]
         center = wrong.mean()
@@ -129,7 +128,7 @@ class RequestModel:
         and unlike each other.
 
         Args:
-            known: (n,) numbers of sets that were asked about or refused; they are not chosen again.
+            known: (n,) numbers of sets with an estimate or a refusal; they are not chosen again.
         """
         pool = self._pool
         remainder = float(self._weights @ [member.remainder for member in self._members])
@@ -150,11 +149,11 @@ class RequestModel:
             learn(row)
         chosen: list[int] = []
         for _ in range(min(number, int(left.sum()))):
-            # gain of set i = sum over sets j of counts_j D_ij^2 / (D_ii + r): by so much the answer
-            # for i reduces the summed variance. D: `doubt` (covariances), r: `remainder`.
+            # gain of set i = sum over sets j of counts_j D_ij^2 / (D_ii + r): the reduction of the
+            # summed variance by the answer for i. D: `doubt` (covariances), r: `remainder`.
             gains = (doubt**2 @ counts) / (np.diagonal(doubt).clip(0) + remainder)
             gains = np.where(left, gains, -1.0)
-            # Rounded, so that equal gains stay equal whatever the order of summation was.
+            # Round, so that equal gains stay equal whatever the order of the summation.
             row = int(np.argmax(np.round(gains / max(gains.max(), SMALLEST), 9)))
             learn(row)
             left[row] = False

@@ -16,8 +16,8 @@ from solution.collecting.tpu.asking import RequestWriter, find_asked_ranks
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK
 
-# a configurable node's position, and the layouts (minor to major) requested for its tensors; ()
-# requests none
+# a configurable node's position, and for each of its tensors the requested layout, minor to major;
+# () if none is requested
 NodeRequest = tuple[int, tuple[tuple[int, ...], ...]]
 
 
@@ -28,13 +28,13 @@ class RequestSets:
     The order of the sets depends on the requests alone, not on the order of configurations.
     """
 
-    # (sets, configurable) int64: the number of each node's request; requests of different nodes
-    # have different numbers
+    # (sets, configurable) int64: the number of each node's request; equal numbers mean equal
+    # requests of the same node
     numbers: np.ndarray
-    of_config: np.ndarray  # (configs,) int64: the set of each configuration
+    of_config: np.ndarray  # (configs,) int64: the number of each configuration's set
     _writer: RequestWriter
-    _layouts: np.ndarray  # (pairs, 3, 6): the codebook's layouts of output and operands
-    _pairs: np.ndarray  # (sets, configurable): the entry of `_layouts` for each set and node
+    _layouts: np.ndarray  # (pairs, 3, 6): distinct layouts of a node's output and operands
+    _pairs: np.ndarray  # (sets, configurable): index in `_layouts` for each set and node
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -1,18 +1,18 @@
 """The configurations of a program for a TPU: layouts, drawn as TpuGraphs draws them, or options.
 
-A site is a part of the program for which a configuration makes one choice: a configurable node
-(convolution, dot or reshape), or an option of the compiler. Choice 0 sets nothing. A search makes
-one choice for all copies of a node in the copies of a layer (solution.collecting.tpu.repeats); a
-collection chooses for each node alone.
+A site is a parameter of a configuration: the layouts of a configurable node (convolution, dot or
+reshape), or an option of the compiler. A choice is the index of a site's value; choice 0 sets
+nothing. If a layer repeats (solution.collecting.tpu.repeats), a search makes one choice for all
+copies of a node; a collection chooses for each node alone.
 
 In TpuGraphs' data, the two most minor dimensions of a convolution's output are feature and batch,
 in either order; those of a dot's output are the last dimension of each factor. A reshape's two
 layouts fit each other, so that no data move: dimensions that are split or merged stay together. Any
 other layout becomes a copy behind the instruction.
 
-Whether the compiler takes a requested layout depends on the program: it may keep the order that it
+Whether the compiler uses a requested layout depends on the program: it may keep the layout that it
 prefers and copy the result. So the first two configurations after the default request the first and
-the second choice of every node, and choices that the compiler has often ignored are not requested
+the second choice of every node, and choices that the compiler often ignored are not requested
 again.
 
 The options are the ones that people tune by hand and whose effect shows in estimates.
@@ -56,9 +56,9 @@ from solution.programs.portable import OPAQUE, TOKEN
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-PROBES = 2  # number of configurations that probe which layouts the compiler takes
-ALIKE = 0.5  # share of random configurations in which all nodes of an opcode make the same choice
-# By our name of an option: the compiler's name.
+PROBES = 2  # number of configurations that test which layouts the compiler uses
+ALIKE = 0.5  # share of random configurations with the same choice for all nodes of an opcode
+# {name of an option in this project: its name in the compiler}
 NAMES = {
     "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
     "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
@@ -87,10 +87,11 @@ IN_TURN = {
 class TpuSpace(ProgramSpace):
     """The configurations of a program for a TPU: one site per configurable node and per option."""
 
-    # By site: the opcode of its configurable node, or the name of its option. Empty if the space is
-    # a table of options (make_option_table).
+    # for each site: the opcode of its configurable node, or the name of its option; empty if the
+    # space is a table of options (make_option_table)
     opcodes: tuple[str, ...] = ()
-    # By site: the choices to draw from, without 0; `learn` leaves out those the compiler ignores.
+    # for each site: the choices to draw from, without 0; `learn` leaves out those that the compiler
+    # often ignores
     offered: list[np.ndarray] = field(default_factory=list)
 
     option_names: ClassVar[tuple[str, ...]] = tuple(TPU_OPTION_CHOICES)
@@ -137,7 +138,7 @@ class TpuSpace(ProgramSpace):
 
     @cached_property
     def unasked(self) -> bytes:
-        """Return the serialized module without layout constraints."""
+        """Return the serialized module that requests no layouts."""
         shape = (len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
         return self._writer.write(np.full(shape, LAYOUT_UNSET, np.int8))
 
@@ -146,8 +147,8 @@ class TpuSpace(ProgramSpace):
         return RequestWriter(self.program.module, self.program.configurable)
 
     def find_flags(self, options: np.ndarray) -> Flags:
-        """Return the compiler's flags for the option choices (options,); none if the space has no
-        options."""
+        """Return the compiler's flags for the choices of options (options,). Return no flags if the
+        space has no options."""
         return find_tpu_flags(options) if self.option_choices else Flags()
 
     def describe_copies(self) -> str:
@@ -191,7 +192,7 @@ class TpuSpace(ProgramSpace):
         return config
 
     def _offer(self, site: int, number: int) -> int:
-        """Return one of a site's offered choices: position `number` modulo the number of them."""
+        """Return the site's offered choice at position `number` modulo their number."""
         return int(self.offered[site][number % len(self.offered[site])])
 
 
@@ -247,7 +248,7 @@ def _list_sites(program: Program) -> tuple[LayoutSite, ...]:
 
 def _tie_copies(program: Program, sites: tuple[LayoutSite, ...]) -> tuple[LayoutSite, ...]:
     """Return the sites after merging: the copies of a node in a repeated layer become one site, at
-    the first copy. Copies with different choices stay apart."""
+    the first copy. Copies that differ in the list of possible choices are not merged."""
     nodes = list(instructions(program.module))
     numbers = {nodes[node].id: site for site, node in enumerate(program.configurable[: len(sites)])}
     found: dict[tuple[int, bytes], list[LayoutSite]] = defaultdict(list)
@@ -298,7 +299,7 @@ def _link(program: Program, sites: tuple[LayoutSite, ...]) -> np.ndarray:
     """Return pairs (links, 2) of sites with neighbouring nodes; a site stands for all copies of its
     node."""
     nodes = program.nodes
-    owner = np.full(len(program.configurable), -1)  # by configurable node: its site
+    owner = np.full(len(program.configurable), -1)  # the site of each configurable node
     for number, site in enumerate(sites):
         owner[[site.index[0], *site.copies]] = number
     with_sites = np.flatnonzero(owner >= 0)

@@ -23,7 +23,7 @@ SPATIAL = 4  # number of a convolution's spatial dimensions that the features ho
 # number of a slice's or padding's dimensions whose values the features hold
 FEW = 2
 NONE = -1  # stands for a missing dimension, because 0 is a dimension
-# a main computation has one of these words in its name, and ends a section of node_splits
+# a main computation, which ends a section of Nodes.splits, has one of these words in its name
 MAIN_COMPUTATIONS = ("cluster", "while", "cond")
 
 
@@ -35,8 +35,8 @@ class Nodes:
     # (nodes,) uint8: ids of opcodes; 0 for an opcode that the competition does not know
     opcodes: np.ndarray
     edges: np.ndarray  # (edges, 2) int64: each row is [consumer, producer]
-    # (1, s) int64: the first node of each section; the last entry is the number of nodes. A section
-    # has the nodes of consecutive computations up to a main one (MAIN_COMPUTATIONS) or the end.
+    # (1, s) int64: the first node of each section, then the number of nodes. A section consists of
+    # the nodes of consecutive computations, up to a main one (see MAIN_COMPUTATIONS) or the end.
     splits: np.ndarray
     # (nodes, 2, SUMMED) int8: dimensions that a dot sums, in its left and right operand; -1: none
     summed: np.ndarray

@@ -4,13 +4,13 @@ A tuning record is a module with runs. A run is one configuration with the time 
 for it, or an error. The graphs can be written as npz files, in the folder structure of the
 competition's download.
 
-Failed runs are left out. If some runs were timed, runs without a time are left out too. If none was
-timed, the graph has no labels, as in a test split. A module without runs becomes a layout graph
-with one configuration, in which the compiler chooses everything.
+Failed runs are left out. If some runs were timed, runs without a time are left out too. If no run
+was timed, the graph has no labels, as in a test split. A module without runs becomes a layout graph
+with one configuration, which sets no layout.
 
 Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs, which requires a run of the
-default configuration. Here, if a record has none, a tile graph's runtimes are divided by the
-shortest one, which no score depends on.
+default configuration: its time divides a tile graph's runtimes. Here, if a record has no such run,
+the shortest runtime divides them, which changes no score.
 """
 
 from collections import Counter
@@ -53,15 +53,14 @@ BLOCK_RUNS = 256
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A tuning record as a graph, with facts that a Graph does not hold."""
+    """A tuning record as a Graph, and data of the record that a Graph cannot hold."""
 
     graph: Graph
     module: Any  # the message Module
     splits: np.ndarray  # (1, s) int64: boundaries of the sections of nodes, see nodes.Nodes
     nanoseconds: np.ndarray  # (configs,) int64: runtimes; zeros if there are no labels
     normalizer: int  # nanoseconds by which a tile graph's runtimes are divided
-    # number of runs that are not in the graph: they failed, or have no time although other runs
-    # have one
+    # number of runs that are not in the graph, because they failed, or have no time while others do
     left_out: int
 
 
@@ -123,8 +122,7 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
     """Return the runs' kind ("layout" or "tile"), the usable runs, and the number of all runs with
-    a configuration. Usable runs are the timed ones or, if none is timed, those that did not
-    fail."""
+    a configuration. Usable are the timed runs or, if no run was timed, all that did not fail."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -166,8 +164,8 @@ def _summarise_tile(bounds: Sequence[int]) -> list[int]:
 
 
 def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
-    """Return Graph's fields for options, with the default for each option that a run lacks; {} if
-    no run has options."""
+    """Return the fields of a Graph that hold compile options, with the default for each option that
+    a run lacks; {} if no run has options."""
     if not any(run.HasField("options") for run in runs):
         return {}
     names = find_option_set(message.option_names)  # the CPU's options if the record names none
@@ -219,7 +217,8 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
 
 
 def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Iterator[Any]]:
-    """Return a context manager of an iterator over records; show progress if there are several."""
+    """Return a context manager whose value iterates over `named`; show progress if there are
+    several records."""
     if len(named) == 1:
         return nullcontext(iter(named))
     # Imported only here, because it imports rich, which a file with one record does not need.
@@ -229,8 +228,8 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
-    """Return the names of a file's records, safe for file systems: the file's name if there is only
-    one record, otherwise each module's name and fingerprint, numbered if equal."""
+    """Return the names of a file's records, safe for file systems: the file's name for a single
+    record, otherwise the module's name and fingerprint, with a number if several are equal."""
     if len(messages) == 1:
         return [make_safe(path.stem)]
     names = [make_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]
