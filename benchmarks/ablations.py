@@ -4,7 +4,7 @@
 
 Both of a pair get the same programs, folds, seeds and seconds of training on one thread; trees,
 linear models and nets without early stopping train as long as they need. Differences are paired by
-program (or by fit, for measures of a fit), their intervals drawn over programs. A claim holds if
+program (or by fit, for measures of a fit), their intervals are over structures. A claim holds if
 the whole interval is on its side, does not hold if it is on the other side, and is undecided
 otherwise. The pairs are in benchmarks.claims. Finished fits are kept in build/ablations and not
 repeated.
@@ -33,6 +33,7 @@ from benchmarks.claims import (
 from benchmarks.paper_report import (
     as_markdown,
     mean_over,
+    of_graphs,
     replace_between,
     say_verdict,
     show,
@@ -85,7 +86,7 @@ def judge(claim: Claim, scores: pl.DataFrame) -> tuple[float, float, Mean] | Non
     measured."""
     key = ["collection", "fold", "seed"]
     if claim.measure not in OF_A_FIT:
-        key = ["collection", "graph"]
+        key = ["collection", "graph", "group"]
     both = pair_up(claim, scores, key)
     if both.is_empty() or set(both["collection"]) != set(claim.collections):
         return None
@@ -172,7 +173,7 @@ def tabulate_opa(scores: pl.DataFrame) -> list[list[str]]:
         cells = []
         for place in LAYOUT:
             key = f"residual_{place.removeprefix('layout:').replace(':', '_')}_{graphs}"
-            mean = mean_over(own, [place], "OPA").value if len(own) else math.nan
+            mean = mean_over(of_graphs(own, "OPA"), [place], "OPA").value if len(own) else math.nan
             cells.append("" if math.isnan(mean) else f"{mean:.3f} ({numbers[key]})")
         if any(cells):
             rows.append([f"{words} (reported: {graphs})", *cells])

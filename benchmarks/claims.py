@@ -17,6 +17,7 @@ from solution.domain.collection import LAYOUT, TILE
 from solution.domain.dividing import MAX_CONFIGS
 from solution.models.base import RankerSettings
 from solution.papers.node_subsets import NodeSettings
+from solution.training.folds import Scheme
 
 DEFAULT = ("layout:xla:default",)
 SMALL = LAYOUT[:2]  # programs of the xla collections have a fourth of the others' nodes
@@ -200,11 +201,19 @@ ALONE = ("layout_segments_001", "layout_segments_full_001")  # experiments whose
 
 
 def fit_of(
-    name: str, system: System, place: str, fold: int, seed: int, seconds: float, way: str
+    name: str,
+    system: System,
+    place: str,
+    fold: int,
+    seed: int,
+    seconds: float,
+    way: str,
+    scheme: Scheme = "architecture",
 ) -> Fit:
     """Return a fit of a published system."""
     configs = configs_of(system.experiment, place)
-    return Fit(name, system.settings(), place, fold, seed, seconds, way, configs)
+    settings = system.settings()
+    return Fit(name, settings, place, fold, seed, seconds, way, configs, scheme=scheme)
 
 
 def settings_of(name: str) -> RankerSettings:

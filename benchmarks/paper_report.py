@@ -3,6 +3,7 @@ plot."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
 
-from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
 from ensembles.statistics import mean_over_collections
 from solution.domain.collection import LAYOUT, TILE
@@ -24,66 +24,80 @@ BEGIN, END = "<!-- written by {} -->", "<!-- end of what {} wrote -->"
 PLOT = Path("solution/experiments/papers.png")
 KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
 OURS = ("our net", "our trees")
+HELD_OUT = {"architecture": "Mean (95%)", "family": "Relatives held out (95%)"}  # by scheme
+LEFT_OUT = ("OPA", "ListMLE", "Epochs")  # columns that only the log has
 MOST_NAMES = 20  # names that fit beside a plot
 
 Points = dict[str, list[tuple[float, float]]]  # seconds and score, by system
 
 
 def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
-    """Return system, collection, graph and the mean over seeds, for each system's largest
-    budget."""
+    """Return system, collection, graph, group and the mean over seeds, for each system's largest
+    budget; the scores are those of one scheme."""
     most = pl.col("budget") == pl.col("budget").max().over("system", "collection")
     return (
         scores.filter(most)
-        .group_by("system", "collection", "graph")
+        .group_by("system", "collection", "graph", "group")
         .agg(pl.col(column).mean())
         .sort("system", "collection", "graph")
     )
 
 
 def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> Mean:
-    """Return the mean of the collections' means, with an interval over graphs.
+    """Return the mean of the collections' means, with an interval over groups of graphs.
 
-    The mean is NaN if a system lacks scores of one of the collections.
-    Graphs are resampled one by one, because the parts do not say which are sizes of one program; so
-    the interval is too narrow if many are, as for tiles.
+    The mean is NaN if a system lacks scores of one of the collections, the interval if there are
+    too few groups (ensembles.statistics).
     """
     own = graphs.filter(pl.col("collection").is_in(collections))
     if own["collection"].n_unique() < len(collections):
         return Mean(math.nan, math.nan, math.nan, 0)
-    if len(collections) == 1:
-        return bootstrap_mean(own[column].to_numpy())
-    return mean_over_collections(own.select("collection", "graph", group="graph", score=column))
+    return mean_over_collections(own.select("collection", "graph", "group", score=column))
+
+
+def mean_score(scores: pl.DataFrame, collections: Sequence[str]) -> str:
+    """Return a system's mean score in words, with the interval's upper end cut at 1."""
+    mean = mean_over(of_graphs(scores), collections, "score")
+    return say(replace(mean, high=min(mean.high, 1.0)), ".3f")
+
+
+def say(mean: Mean, spec: str) -> str:
+    """Return a mean with its interval, if there is one; nothing if there is no mean."""
+    if math.isnan(mean.value):
+        return ""
+    return f"{mean.value:{spec}}" if math.isnan(mean.low) else f"{mean:{spec}}"
+
+
+def find_schemes(scores: pl.DataFrame) -> list[str]:
+    """Return the schemes of the scores: by architecture, then by family."""
+    return [scheme for scheme in HELD_OUT if scheme in scores["scheme"]]
 
 
 def tabulate(
     scores: pl.DataFrame, collections: Sequence[str], systems: Iterable[str]
 ) -> list[list[str]]:
-    """Return a header and a row per system: collections, mean, other measures, seconds, epochs."""
-    many = len(collections) > 1
-    shown = list(collections) if many else []
+    """Return a header and a row per system: collections, a mean for each scheme, other measures,
+    seconds, epochs. All but the mean by family are by architecture."""
+    shown = list(collections) if len(collections) > 1 else []
+    schemes = find_schemes(scores)
     header = ["System", *(name.removeprefix("layout:") for name in shown)]
-    header += ["Mean (95%)", "OPA", "ListMLE", "Top-5 slowdown", "Seconds", "Epochs"]
-    rows = [header]
+    header += [HELD_OUT[scheme] for scheme in schemes]
+    rows = [[*header, "OPA", "ListMLE", "Top-5 slowdown", "Seconds", "Epochs"]]
     for system in systems:
-        own = scores.filter(pl.col("system") == system, pl.col("collection").is_in(collections))
+        both = scores.filter(pl.col("system") == system, pl.col("collection").is_in(collections))
+        own = both.filter(scheme="architecture")
         if own.is_empty():
             continue
-        graphs = of_graphs(own)
-        done = set(graphs["collection"])
-        means = [
-            f"{mean_over(graphs, [name], 'score'):.3f}" if name in done else "" for name in shown
-        ]
-        if done < set(collections):
-            rows.append([system, *means, *[""] * 6])
+        means = [mean_score(own, [name]) for name in shown]
+        means += [mean_score(both.filter(scheme=scheme), collections) for scheme in schemes]
+        if set(own["collection"]) < set(collections):
+            rows.append([system, *means, *[""] * 5])
             continue
-        mean = mean_over(graphs, collections, "score")
         others = [
             mean_over(of_graphs(own, name), collections, name).value
             for name in ("OPA", "ListMLE", "slowdown", "seconds", "epochs")
         ]
-        cells = [f"{mean:.3f}", f"{others[0]:.3f}"]
-        cells += [f"{others[1]:.2f}", f"{others[2]:.1%}", f"{others[3]:.1f}"]
+        cells = [f"{others[0]:.3f}", f"{others[1]:.2f}", f"{others[2]:.1%}", f"{others[3]:.1f}"]
         rows.append([system, *means, *cells, f"{others[4]:.0f}" if others[4] else ""])
     return rows
 
@@ -98,20 +112,23 @@ def show_scores(scores: pl.DataFrame) -> list[Table]:
 
 
 def compare(scores: pl.DataFrame) -> list[list[str]]:
-    """Return a header and a row for each order of two systems that the documents report."""
-    rows = [["Expected at least as good", "as", "Difference (95%)", "Here"]]
-    graphs = of_graphs(scores)
+    """Return a header and a row for each order of two systems that the documents report: the
+    difference and the verdict, for each scheme."""
+    schemes = find_schemes(scores)
+    titles = {"architecture": "Difference (95%)", "family": HELD_OUT["family"]}
+    rows = [["Expected at least as good", "as"]]
+    rows[0] += [title for scheme in schemes for title in (titles[scheme], "Here")]
+    graphs = {scheme: of_graphs(scores.filter(scheme=scheme)) for scheme in schemes}
     for collections, better, worse in ORDERS:
-        pair = [
-            graphs.filter(pl.col("system") == name, pl.col("collection").is_in(collections))
-            for name in (better, worse)
-        ]
-        if any(part.is_empty() for part in pair):
-            continue
-        both = pair[0].join(pair[1], on=["collection", "graph"])
-        gap = both.with_columns(score=pl.col("score") - pl.col("score_right"))
-        mean = mean_over(gap, collections, "score")
-        rows.append([better, worse, f"{mean:+.3f}", say_verdict(mean)])
+        cells = []
+        for scheme in schemes:
+            first, second = (graphs[scheme].filter(system=name) for name in (better, worse))
+            both = first.join(second, on=["collection", "graph", "group"])
+            gap = both.with_columns(gap=pl.col("score") - pl.col("score_right"))
+            mean = mean_over(gap, collections, "gap")
+            cells += [say(mean, "+.3f"), "" if math.isnan(mean.value) else say_verdict(mean)]
+        if any(cells):
+            rows.append([better, worse, *cells])
     return rows
 
 
@@ -150,14 +167,14 @@ def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> Non
     short, full = [], []
     for kind, collections, systems in KINDS:
         rows = tabulate(scores, collections, systems)
-        kept = [at for at, name in enumerate(rows[0]) if name not in ("ListMLE", "Epochs")]
+        kept = [at for at, name in enumerate(rows[0]) if name not in LEFT_OUT]
         brief = [[_shorten(row[at], rows[0][at]) for at in kept] for row in rows]
         short.append(as_markdown(brief, kind))
         full.append(as_markdown(rows, kind))
     replace_between(folder / "docs" / "results.md", "\n\n".join(short))
     tables = [*full, as_markdown(compare(scores), ""), as_markdown(list_costs(costs), "")]
     replace_between(folder / "solution/experiments/LOG.md", "\n\n".join(tables))
-    save_figure(draw(list_points(scores)), folder / PLOT)
+    save_figure(draw(list_points(scores.filter(scheme="architecture"))), folder / PLOT)
 
 
 def _shorten(cell: str, column: str) -> str:
@@ -211,7 +228,7 @@ def draw(points: Mapping[str, Points]) -> Figure:
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("seconds of a fit, one thread")
         metric = "Kendall's tau, mean of four collections" if kind == "layout" else "top-5 score"
-        axes.set_ylabel(f"{metric}, out of fold")
+        axes.set_ylabel(f"{metric}, structures held out")
         axes.set_title(f"{kind}: score against training time")
         axes.spines[["top", "right"]].set_visible(False)
         _name_points(axes, {name: max(own) for name, own in systems.items()})

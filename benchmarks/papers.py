@@ -7,8 +7,9 @@ time of an epoch and the fixed cost; then as many epochs are run as fill the tim
 layout net runs its own epochs, which take less. Tile nets, which learn from fifteen times as many
 graphs, get four times as long. Trees and linear models train to the end. Nets with attention
 among all nodes are scored on fewer configurations (benchmarks.claims.configs_of). Scores are
-out of fold, by architecture; only trees stop early. The cost of a fit is measured with nothing else
-running. Finished fits are kept in build/papers and not repeated.
+out of fold, with structures held out and, in other fits, with families; only trees stop early. The
+cost of a fit is measured with nothing else running. Finished fits are kept in build/papers and not
+repeated.
 """
 
 import time
@@ -41,17 +42,23 @@ from solution.system.memory import measure
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track
 from solution.training.fold_scores import fit_without, held_out
+from solution.training.folds import Scheme
 
 # the last number multiplies the seconds
 KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))
 
 
 def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[Fit]:
-    """Return every system, collection, fold and seed; fits without a time limit only once."""
+    """Return every system, collection, scheme, fold and seed; fits without a time limit only once.
+
+    Of the folds by family all are held out: the few families of one fold give no interval.
+    """
+    held: dict[Scheme, int] = {"architecture": folds, "family": FOLDS}
     return [
-        fit_of(name, systems[name], collection, fold, seed, longer * seconds, "last")
-        for seed, (systems, collections, longer) in product(range(seeds), KINDS)
-        for name, collection, fold in product(systems, collections, range(folds))
+        fit_of(name, systems[name], collection, fold, seed, longer * seconds, "last", scheme)
+        for seed, (scheme, most) in product(range(seeds), held.items())
+        for systems, collections, longer in KINDS
+        for name, collection, fold in product(systems, collections, range(most))
         for seconds in (budgets if stops_early(systems[name].settings()) else [0.0])
     ]
 
@@ -101,7 +108,7 @@ def main(
     data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
     seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [6.0],  # noqa: B006
     seeds: int = 3,
-    folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
+    folds: Annotated[int, typer.Option(help="Of the two by architecture, held out.")] = FOLDS,
     workers: int = 2,
     executor: ExecutorOption = "local",
     address: ClusterAddress = None,

@@ -1,7 +1,8 @@
 """Compute long tables fit by fit: every fit leaves a file, so an interrupted table resumes.
 
-A fit is one experiment, one collection, one fold, one seed. Its file's name contains everything
-that decides its result, so a fit with other settings has another file. Scores are out of fold.
+A fit is one experiment, one collection, one fold of a scheme, one seed. Its file's name contains
+everything that decides its result, so a fit with other settings has another file. Scores are out of
+fold.
 There are three ways (WAYS) to end a fit of a net with early stopping:
 
     timed      after the given seconds, with the weights that were best on held-back graphs
@@ -19,6 +20,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +45,12 @@ from solution.system.report import Report, silent
 from solution.training.executors.base import Executor, Task
 from solution.training.fit import measure_volatility
 from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.folds import Scheme
 from solution.training.plan import Plan, make_plan
 from solution.training.watch import ProgressBars
 
 FOLDS = 2
+SCHEMES: tuple[Scheme, ...] = ("architecture", "family")
 WAYS = ("timed", "patient", "last")
 
 
@@ -89,6 +93,7 @@ class Fit:
     way: str = "timed"  # a name in WAYS
     configs: int = MAX_CONFIGS  # maximum configurations predicted per graph
     alone: bool = False  # in a separate process, to measure its peak memory
+    scheme: Scheme = "architecture"  # what the folds keep together
 
     @property
     def file(self) -> str:
@@ -132,20 +137,20 @@ class Fitting:
     stores: Stores
 
     @cached_property
-    def plans(self) -> dict[bool, Plan]:
+    def plans(self) -> dict[tuple[bool, Scheme], Plan]:
         """The plans, opened once per process."""
         return {
-            whole: make_plan(Store.open(store), "architecture", FOLDS)
-            for whole, store in self.stores.items()
+            (whole, scheme): make_plan(Store.open(store), scheme, FOLDS)
+            for (whole, store), scheme in product(self.stores.items(), SCHEMES)
         }
 
     def __call__(self, fit: Fit, report: Report = silent) -> pl.DataFrame:
         """Compute a fit's rows."""
-        return run(fit, self.plan_of(fit.settings))
+        return run(fit, self.plan_of(fit.settings, fit.scheme))
 
-    def plan_of(self, settings: RankerSettings) -> Plan:
-        """Return the plan whose graphs have the nodes that the ranker needs."""
-        return self.plans[settings.needed_hops is None]
+    def plan_of(self, settings: RankerSettings, scheme: Scheme = "architecture") -> Plan:
+        """Return the scheme's plan whose graphs have the nodes that the ranker needs."""
+        return self.plans[settings.needed_hops is None, scheme]
 
 
 def begin() -> None:
@@ -180,6 +185,7 @@ def run(fit: Fit, plan: Plan) -> pl.DataFrame:
     common = {
         "system": fit.name,
         "collection": fit.collection,
+        "scheme": fit.scheme,
         "fold": fit.fold,
         "seed": fit.seed,
         "budget": fit.seconds,
@@ -191,10 +197,12 @@ def run(fit: Fit, plan: Plan) -> pl.DataFrame:
         "curve_seconds": curve.seconds,
         "curve_scores": curve.scores,
     }
+    groups = plan.held_out(fit.collection, fit.fold)["group"]  # in the order of the graphs
     rows = [
-        {**common, "graph": graph.name, **dict(zip(("score", *MEASURES), row, strict=True))}
-        for graph, row in zip(graphs, values.tolist(), strict=True)
-    ]
+        {**common, "graph": graph.name, "group": group,
+         **dict(zip(("score", *MEASURES), row, strict=True))}
+        for graph, group, row in zip(graphs, groups, values.tolist(), strict=True)
+    ]  # fmt: skip
     return pl.DataFrame(rows, schema_overrides=TYPES)
 
 
@@ -234,7 +242,10 @@ def compute(
     missing = [fit for fit in fits if not (folder / fit.file).exists()]
     together = [fit for fit in missing if not fit.alone]
     work = Fitting({whole: store.absolute() for whole, store in stores.items()})
-    tasks = [Task(f"{fit.name} {fit.collection} fold {fit.fold}", (fit,)) for fit in together]
+    tasks = [
+        Task(f"{fit.name} {fit.collection} {fit.scheme} fold {fit.fold}", (fit,))
+        for fit in together
+    ]
 
     def keep_rows(number: int, rows: pl.DataFrame) -> None:
         keep(rows, folder / together[number].file)
