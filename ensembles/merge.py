@@ -69,7 +69,7 @@ def merge(
 
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
-    """Raise InputError that names a member without predictions that others have. Members are frames
+    """Raise InputError naming a member that lacks predictions of other members. Members are frames
     of RANKING_SCHEMA by name, sorted by their keys."""
     keys = {name: frame.select(REQUEST_KEYS) for name, frame in members.items()}
     first = next(iter(keys.values()))

@@ -19,8 +19,8 @@ KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
 
 def take_verdict(path: Path, out: Path | None) -> str:
     """Copy the measurements in `path`, a file that verify.py wrote, into the search's record;
-    return the verdict in words, recomputed from the times. The record is in the folder `out`; by
-    default in the folder of `path` or, if that has no record, in the folder below chosen/ whose
+    return the verdict in words, recomputed from the times. The record is in the folder `out`.
+    Without `out` it is in the folder of `path`; if none is there, in the folder below chosen/ whose
     search chose the measured configuration. Raises InputError if there is no record, verify.py did
     not write the file, or the search chose another configuration."""
     found = _read(path)

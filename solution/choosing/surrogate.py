@@ -120,8 +120,8 @@ class Surrogate:
         return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """Return the covariances (members, measured, n) of the measured configurations and those
-        with the features `columns`, in units of the variance around each member's line."""
+        """Return each member's covariances (members, measured, n) of measured configurations with
+        those of features `columns`, in units of the variance around its regression line."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

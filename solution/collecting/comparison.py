@@ -26,7 +26,7 @@ ROUNDINGS = 16
 # types with a larger rounding (8-bit floats) have a tolerance of one rounding, because only the
 # final result is converted to such a type
 COARSE = 2.0**-6
-# tightened tolerance / change of the results when each argument changes by at most one rounding
+# tightened tolerance = NOISE x change of the results if each argument changes by <= 1 rounding
 NOISE = 64
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 # opcodes whose result may change by any amount if the last digit of an operand changes

@@ -159,8 +159,8 @@ class Examiner:
         return sight
 
     def _tell_mutants(self, seconds: float) -> None:
-        """Run, with the newest arguments, the mutants whose errors were not noticed yet, each for
-        at most `seconds`."""
+        """Run each mutant whose error was not noticed yet with the newest arguments, for at most
+        `seconds`."""
         if not self._mutants.sites:
             return
         deadline = time.monotonic() + SECONDS

@@ -143,7 +143,7 @@ class ProgramSpace(Space):
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))
         scaled = (sizes - sizes.mean(axis=0)) / np.maximum(sizes.std(axis=0), 1e-9)
-        # a row for each choice: no tile (three zeros and 2), then each tile (its sizes and 0)
+        # features of each choice: (0, 0, 0, 2) for no tile, then (scaled sizes, 0) for each tile
         rows = np.concatenate([np.zeros((1, 3)), scaled])
         library = np.zeros((len(rows), 1))
         library[0] = 2.0

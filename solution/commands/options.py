@@ -239,7 +239,7 @@ def make_executor(
 
 def name_of(data: Path, *, limit: bool) -> str:
     """Return the default name of a run or a store of the data: the folder's name, or that of its
-    collection, such as layout-xla-random. `limit` means a quick look."""
+    collection, such as layout-xla-random. `limit`: append "-limit", for a quick look."""
     path = data.resolve()
     own = next((c.folder for c in COLLECTIONS if path.as_posix().endswith(f"/{c.folder}")), None)
     return (own.replace("/", "-") if own else path.name) + ("-limit" if limit else "")

@@ -233,8 +233,8 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that equals the order of letters of `way`, a
-        gradient, after the transposes that follow it; -1 if none is equal."""
+        """Compare the dimensions of `way`, a gradient, after the transposes that read it, with
+        `goals`; return the index of the last equal goal, -1 if none is equal."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 

@@ -123,7 +123,7 @@ class RankerSettings(ABC):
 
     @property
     def preparation(self) -> Preparation:
-        """The preparation of every graph for the ranker: correct padding, prune nodes."""
+        """How graphs are prepared for the ranker: padding is corrected, nodes are pruned."""
         return Preparation(self.needed_hops)
 
     @property

@@ -143,8 +143,8 @@ def count_values(layouts: np.ndarray) -> np.ndarray:
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """Return for each (node, layout) pair how many elements (pairs,) float64 of padding the node's
-    output has in this layout."""
+    """Return, for each (node, layout) pair, the padding of the node's output in this layout: a
+    number of elements (pairs,) float64."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, : vocabulary.MAX_RANK].astype(np.int64)
     order = np.where(given == vocabulary.LAYOUT_UNSET, tensors.layouts[node], given)

@@ -150,7 +150,7 @@ def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 
 
 def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield two decisions with simpler priorities: ranked by longest path to the end; all equal."""
+    """Yield the decision with priorities by longest path to the end, then with equal priorities."""
     ranks = find_priorities(evaluator.graph, evaluator.machine)
     for priorities in (ranks, np.zeros_like(ranks)):
         yield replace(decision, priorities=priorities)

@@ -175,8 +175,8 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
-    # number of rows of the pooling matrix's second part, and of its third (see find_pooling); the
-    # third part's entries get the second part's row numbers, so that the parts are added
+    # The pooling matrix has three parts (see find_pooling); the last two have num_rows rows each.
+    # Give the third part the row numbers of the second, so that their sums are added.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(plan.rounds):

@@ -157,7 +157,7 @@ class TogetherWith:
     def vote(self, configs: np.ndarray) -> np.ndarray:
         scores = self._ranker.predict(_join(self._graph, configs)).astype(np.float64)
         if self._reference is None:
-            # keep the first scores: rounding in matrix products depends on the batch's size
+            # kept from the first call: later scores differ by rounding, which depends on batch size
             self._reference = scores[: -len(configs)]
         return _deviation(scores[-len(configs) :], self._reference)
 

@@ -144,8 +144,8 @@ class SharedFolder:
         return cls(path, proof, checksum(path / proof), mirror.url if mirror else "")
 
     def is_here(self) -> bool:
-        """Return whether this machine sees the same folder at its path: the file `proof` there has
-        the checksum `seal`."""
+        """Return whether the path leads to the described folder on this machine, too: its file
+        `proof` has the checksum `seal`."""
         path = self.folder / self.proof
         return path.is_file() and checksum(path) == self.seal
 

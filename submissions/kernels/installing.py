@@ -39,7 +39,7 @@ def install(folder: Path, commit: str = "") -> str:
         project, here = manifest["project"], _find_commit(manifest["project"])
         if here != manifest["commit"]:
             _pip(name, project)  # installs only packages that are missing or too old
-            # replace another commit: pip has kept it if its version number is the same
+            # pip keeps another commit that has the same version number: replace it
             if here is not None:
                 _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()

@@ -297,8 +297,8 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the tuple that the body returns until none is missing: first elements
-        of types for which the state has more readers or initial values than elements."""
+        """Repeat elements of the tuple that the body returns until it is complete. Begin with types
+        that have more readers or initial values than elements."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:

@@ -1,9 +1,9 @@
 """Write a module of single kernels, so that their costs are known without a full compilation.
 
 A kernel's code, and so its cost, depends only on the kernel, not on the rest of the program. So
-kernels that are new, as they are after the passes over HLO, are put into a small module, for which
-only machine code is generated. Their operands become constants or uninitialised buffers. Results in
-the memory on the chip (VMEM) are copied to HBM, because a module's result cannot stay on the chip.
+new kernels are put into a small module in the form that they have after the passes over HLO, and
+only machine code is generated for it. Operands become constants or uninitialised buffers. Results
+in the chip's memory (VMEM) are copied to HBM, because a module's result cannot stay on the chip.
 """
 
 from collections.abc import Iterable

@@ -61,8 +61,8 @@ class KernelCache:
 
     @contextmanager
     def _using(self) -> Iterator[None]:
-        """Give one thread at a time the database. Raises InputError if it is damaged, full or
-        locked."""
+        """Reserve the database for one thread in the block. Raises InputError if it is damaged,
+        full, or locked by another process."""
         try:
             with self._lock:
                 yield

@@ -153,7 +153,7 @@ def _keep_layers(line: Line, run: Run) -> list[Run]:
 
 
 def _find_cuts(line: Line, run: Run) -> np.ndarray:
-    """Return positions p in a run where no instruction from p on reads one of the run before p."""
+    """Return the positions p in a run where no edge leads from before p to p or later."""
     is_inside = ((line.edges >= run.begin) & (line.edges < run.end)).all(axis=1)
     consumers, producers = line.edges[is_inside].T - run.begin
     # An edge crosses the cuts before producer + 1, ..., consumer: add 1 at the first of them and -1

@@ -90,8 +90,8 @@ class TpuSpace(ProgramSpace):
     # for each site: the opcode of its configurable node, or the name of its option; empty if the
     # space is a table of options (make_option_table)
     opcodes: tuple[str, ...] = ()
-    # for each site: the choices to draw from, without 0; `learn` leaves out those that the compiler
-    # often ignores
+    # for each site: the choices to draw from, without 0, which sets nothing; `learn` leaves out
+    # those that the compiler often ignores
     offered: list[np.ndarray] = field(default_factory=list)
 
     option_names: ClassVar[tuple[str, ...]] = tuple(TPU_OPTION_CHOICES)

@@ -120,8 +120,8 @@ class _Entries:
         self.found: list[tuple[np.ndarray, ...]] = []
 
     def add(self, arrays: tuple[np.ndarray, ...]) -> int:
-        """Add an entry for each row of `arrays` (see _make_arrays), without the instructions and
-        uses that belong to other pieces; return the number of the first new entry."""
+        """Add an entry for each row of `arrays` (see _make_arrays), but keep only the columns of
+        the piece's own instructions and uses; return the number of the first new entry."""
         buffers, uses, made, marks = arrays
         ops, read, count = self.piece.own_ops, self.piece.own_uses, uses.shape[1]
         self.found.append(

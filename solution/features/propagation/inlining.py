@@ -230,7 +230,7 @@ class _Inliner:
         known: dict[int, Value] = {}
         for parameter in self._parameters(root):
             fitting = [v for v in left if self._shape(v) == self._shapes[parameter]]
-            if not fitting:  # reuse an argument: if two parameters receive it, it has one edge only
+            if not fitting:  # reuse an argument: one that is passed twice has only one edge
                 fitting = [v for v in values if self._shape(v) == self._shapes[parameter]]
             if fitting:
                 known[parameter] = fitting[0]

@@ -45,7 +45,7 @@ class Piece:
     own_ops: np.ndarray  # positions in `ops` of the instructions whose results belong to the piece
     own_uses: np.ndarray  # positions in `uses` of the uses that belong to the piece
     calls: np.ndarray  # positions in `ops` of custom calls
-    dots: np.ndarray  # positions in `ops` of instructions in `varying`, see divide()
+    dots: np.ndarray  # positions in `ops` of dots in `varying`, see divide()
 
 
 def divide(program: Instructions, varying: np.ndarray) -> list[Piece]:

@@ -221,8 +221,8 @@ class StateTable:
     # (states,) float32: multiplications of dots that the library does not compute, divided by the
     # bytes of all tensors
     slow_products: np.ndarray
-    # (states, 3) float64: bytes of the three `tensors`: of the first one in the state's layout
-    # MADE, of the second in FIRST, of the third in SECOND
+    # (states, 3) float64: bytes of each of the three `tensors` in its layout, which is in column
+    # MADE, FIRST or SECOND of `layouts`
     tensor_bytes: np.ndarray
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors; padding
     # of results whose layout a configuration may set counts WRITTEN times
@@ -454,7 +454,7 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
     alike = dimensions == list_dimensions(make_row_major(rank), rank)
     as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
     known = layouts >= 0
-    # minor, second: positions of the two most minor dimensions of more than one element
+    # minor, second: positions of the two most minor dimensions whose size is above 1
     counted = logs > 0
     minor = np.argmax(counted, axis=1)
     counted[rows, minor] = False

@@ -117,7 +117,7 @@ class StepRunner:
         return loss.detach()
 
 
-# weigh_devices: part of the weight that all nodes get; upper bound on delay / mean delay
+# for weigh_devices: part of the weight that is equal for all nodes; cap on delay / mean delay
 EVEN, MOST = 0.3, 30.0
 
 
