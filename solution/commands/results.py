@@ -52,7 +52,10 @@ def ensemble(
 ) -> None:
     """Get a submission from a run: merge its predictions by a recipe. Or search a recipe."""
     if search and recipe is not None:
-        raise InputError(f"--search writes a recipe: it takes none, found {recipe}.")
+        raise InputError(
+            f"--search cannot be combined with the recipe {recipe}, because it writes one. Leave "
+            "one of them out."
+        )
     if not search:
         from ensembles.recipe import choose_recipe
 

@@ -331,8 +331,8 @@ def _let_import_neighbours(path: Path) -> None:
         needed = {source: text for source, text in sources.items() if source.parts[0] == name}
         if taken != str((folder / name).resolve()) and not _holds(Path(taken).parent, needed):
             raise InputError(
-                f"{path}: imports {name} from beside it, but {taken} would be imported by that "
-                "name. Rename it."
+                f"{path}: imports {name} from its own folder, but Python would import {taken} "
+                "instead. Rename it."
             )
 
 

@@ -241,8 +241,9 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         if found.push != latest.key:
             shutil.rmtree(folder)
             raise InputError(
-                f"{latest.kernel}: Kaggle's outputs belong to push {found.push or 'by a person'}, "
-                f"expected {latest.key}: a newer session has started. Look at {latest.url}."
+                f"{latest.kernel}: Kaggle's outputs belong to "
+                f"{f'push {found.push}' if found.push else 'a push by a person'}, expected "
+                f"push {latest.key}: a newer session has started. Look at {latest.url}."
             )
         damaged = find_damaged(found, folder)
         if not damaged:

@@ -254,8 +254,8 @@ class _Running:
             raise error.cause from None
         except (errors.OutOfDiskError, errors.ObjectStoreFullError) as error:
             raise InputError(
-                f"{name}: a node has no room for its result ({error}). Make room there; what is "
-                "finished is kept: the same command goes on."
+                f"{name}: a node has no room for its result ({error}). Free disk space there and "
+                "run the same command again; finished work is kept."
             ) from error
         except errors.RayError as error:
             raise InputError(
