@@ -3,7 +3,8 @@
 `python -m benchmarks.coverage RUN...` takes finished runs. The budget of every program is
 calibrated on the programs of the other folds. In a run with `--scheme family` these are of other
 families, and its models have seen no relative. The second table of a run has only the largest
-third of each family; the largest third of other families does not count in its calibration.
+third of each family; the largest third of other families does not count in its calibration. The
+last row of a table has the programs of all collections.
 
 `python -m benchmarks.coverage --unseen FOLDER` takes the bundled models, and the folder's labelled
 graphs that they have not learned from: all, and those whose structure they have not seen either, so
@@ -11,7 +12,7 @@ that they are not other sizes of a program. Their families may have been seen.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from rich.progress import track
 from rich.table import Table
 
 from ensembles import DEFAULT_RECIPE
+from ensembles.merge import find_members
 from ensembles.recipe import find_recipe
 from solution import load_bundle, read_graph
 from solution.data.folders import find_files
@@ -31,8 +33,8 @@ from solution.serving.calibration import (
     CONFIDENCE,
     REGRET,
     Facts,
-    Learned,
     find_steps,
+    learn,
     measure,
     needed,
 )
@@ -107,26 +109,51 @@ def split_largest(asked: Sequence[Asked]) -> tuple[list[Asked], list[Asked]]:
     return largest, others
 
 
-def ask(asked: Sequence[Asked], calibrating: Sequence[Asked]) -> pl.DataFrame:
-    """Return each program's budget (null: abstained) and its required number; the same for random
-    orders. The budgets are calibrated on the programs of other folds in `calibrating`."""
-    rows = []
-    known: dict[int, tuple[Learned, list[Learned]]] = {}
+def find_weights(run: Run, recipe: str) -> dict[str, dict[str, float]]:
+    """Return {collection: {experiment: weight}} of the recipe's members that predicted it."""
+    chosen, found = find_recipe(recipe), {}
+    paths = find_members(run, chosen, "out_of_fold").items()
+    predicted = {
+        name: set(predictions.read(path, ["collection"])["collection"])
+        for name, path in paths
+        if path.is_file()
+    }
+    for collection in set().union(*predicted.values()):
+        weights = chosen.weights(collection).items()
+        found[collection] = {n: w for n, w in weights if collection in predicted.get(n, ())}
+    return found
+
+
+def ask(
+    name: str,
+    asked: Sequence[Asked],
+    calibrating: Mapping[str, Sequence[Asked]],
+    weights: Mapping[str, Mapping[str, float]],
+) -> pl.DataFrame:
+    """Return the budget of each asked program of the collection `name` (null: abstained) and its
+    required number; the same for random orders. The budgets are calibrated on the programs of other
+    folds in `calibrating`."""
+    rows, known = [], {}
     for one in asked:
         own = one.program
         if one.fold not in known:
-            others = [other for other in calibrating if other.fold != one.fold]
-            drawn = [Learned([other.random[draw] for other in others]) for draw in range(DRAWS)]
-            known[one.fold] = Learned([other.program for other in others]), drawn
-        learned, drawn = known[one.fold]
+            others = {
+                key: [other for other in programs if other.fold != one.fold]
+                for key, programs in calibrating.items()
+            }
+            ordered = [{key: [o.program for o in found] for key, found in others.items()}]
+            ordered += [
+                {key: [o.random[draw] for o in found] for key, found in others.items()}
+                for draw in range(DRAWS)
+            ]
+            known[one.fold] = [learn(programs, weights)[name] for programs in ordered]
         facts = Facts(own.architecture, own.nodes, own.edges, own.configurable)
-        found = measure(facts, own.ranked, learned)
-        random = [draw.quantile(REGRET, CONFIDENCE) for draw in drawn]
-        ks = [min(k, own.ranked) for k in random if k is not None]
+        k, *random = (measure(facts, own.ranked, learned).k for learned in known[one.fold])
+        ks = [drawn for drawn in random if drawn is not None]
         rows.append(
             {
                 "program": own.architecture,
-                "k": found.k,
+                "k": k,
                 "needed": needed(own.steps, REGRET),
                 "configs": own.ranked,
                 "random": float(np.mean(ks)) if ks else None,
@@ -165,28 +192,35 @@ def ask_bundle(folder: Path) -> dict[str, pl.DataFrame]:
     return {name: pl.DataFrame(own, SCHEMA) for name, own in sorted(rows.items())}
 
 
-def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
-    """Print a row per collection."""
+def show(name: str, tables: dict[str, pl.DataFrame], *, summed: bool = False) -> Table:
+    """Return a table with a row per collection and, if `summed`, a row of all together."""
     title = f"{name}: within {REGRET:.0%} of the best, promised for {CONFIDENCE:.0%} of programs"
     table = Table(title=title, title_justify="left")
     for column in COLUMNS:
         table.add_column(column, justify="left" if column == "Collection" else "right")
+    if summed:  # a program counts once in each collection
+        named = [
+            asked.with_columns(program=pl.lit(f"{collection} ") + pl.col("program"))
+            for collection, asked in tables.items()
+        ]
+        tables = {**tables, "all": pl.concat(named)}
     for collection, asked in tables.items():
-        answered = asked.filter(pl.col("k").is_not_null())
-        # Graphs of one program share one weight.
-        covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
-        means = covered.group_by("program").agg(pl.col("covered", "k", "random", "configs").mean())
-        shown = [collection, str(asked["program"].n_unique()), str(len(means))]
-        if len(answered):
-            shown.append(f"{means['covered'].mean():.1%}")
-        else:
-            shown.append("-")
-        shown.append(f"{1 - len(answered) / len(asked):.1%}")
-        for column in ("k", "random", "configs"):
-            value = means[column].mean() if len(answered) else None
-            shown.append("-" if value is None else f"{value:.1f}")
-        table.add_row(*shown)
+        table.add_row(collection, *_summarise(asked))
     return table
+
+
+def _summarise(asked: pl.DataFrame) -> list[str]:
+    answered = asked.filter(pl.col("k").is_not_null())
+    # Graphs of one program share one weight.
+    covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
+    means = covered.group_by("program").agg(pl.col("covered", "k", "random", "configs").mean())
+    shown = [str(asked["program"].n_unique()), str(len(means))]
+    shown.append(f"{means['covered'].mean():.1%}" if len(answered) else "-")
+    shown.append(f"{1 - len(answered) / len(asked):.1%}")
+    for column in ("k", "random", "configs"):
+        value = means[column].mean() if len(answered) else None
+        shown.append("-" if value is None else f"{value:.1f}")
+    return shown
 
 
 def main() -> None:
@@ -202,11 +236,14 @@ def main() -> None:
     if options.unseen is not None:
         console.print(show("The bundled models, graphs unseen", ask_bundle(options.unseen)))
     for folder in options.runs:
-        asked = read_programs(Run.existing(folder), options.recipe)
-        everything = {name: ask(own, own) for name, own in asked.items()}
-        largest = {name: ask(*split_largest(own)) for name, own in asked.items()}
-        console.print(show(f"{folder.name}, all programs", everything))
-        console.print(show(f"{folder.name}, the largest", largest))
+        run = Run.existing(folder)
+        asked, weights = read_programs(run, options.recipe), find_weights(run, options.recipe)
+        divided = {name: split_largest(own) for name, own in asked.items()}
+        others = {name: smaller for name, (_, smaller) in divided.items()}
+        everything = {name: ask(name, own, asked, weights) for name, own in asked.items()}
+        largest = {name: ask(name, own, others, weights) for name, (own, _) in divided.items()}
+        console.print(show(f"{folder.name}, all programs", everything, summed=True))
+        console.print(show(f"{folder.name}, the largest", largest, summed=True))
 
 
 if __name__ == "__main__":

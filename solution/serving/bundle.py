@@ -210,13 +210,18 @@ class Bundle:
         """Return {experiment: weight} of the experiments that rank the collection. Raises
         InputError if the bundle lacks a member that the recipe requires."""
         if collection not in self._weights:
-            recipe, members = self.record.recipe, self.record.members
-            present = {m.experiment for m in members if collection in m.collections}
-            weights = {name: w for name, w in recipe.weights(collection).items() if name in present}
-            check_members(recipe, collection, weights)
-            fallback = {recipe.fallback: 1.0} if recipe.fallback in present else {}
+            weights, fallback = self._list_weights(collection)
+            check_members(self.record.recipe, collection, weights)
             self._weights[collection] = weights or fallback
         return self._weights[collection]
+
+    def _list_weights(self, collection: str) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the weights of the recipe's members that the bundle has for the collection, and
+        the fallback's if it has that."""
+        recipe, members = self.record.recipe, self.record.members
+        present = {m.experiment for m in members if collection in m.collections}
+        weights = {name: w for name, w in recipe.weights(collection).items() if name in present}
+        return weights, {recipe.fallback: 1.0} if recipe.fallback in present else {}
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
@@ -227,11 +232,11 @@ class Bundle:
     @cached_property
     def _learned(self) -> dict[str, Learned]:
         """Return {collection: programs that calibrate how many configurations to measure}."""
-        by_family = self.record.scheme == "family"
-        return {
-            name: Learned(self.record.programs.get(name, ()), by_family=by_family)
-            for name in self.collections
-        }
+        return calibration.learn(
+            {name: self.record.programs.get(name, ()) for name in self.collections},
+            {name: self._list_weights(name)[0] for name in self.collections},
+            by_family=self.record.scheme == "family",
+        )
 
     @cached_property
     def _architectures(self) -> frozenset[str]:

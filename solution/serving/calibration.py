@@ -8,15 +8,24 @@ several sizes, share the weight of one program, because only programs are exchan
 kept no programs together, each graph counts). If the run kept families together, the models that
 predicted a program have seen no other program of its family.
 
+So calibrated programs lay some distance, by size, from all that their models had learned from: at
+least the distance to the nearest program of another group (graphs that always share a fold). No k
+is given for a program that lies further from the training programs than any calibrated one did.
+
+If a collection's own programs give no k, its calibration also counts the programs of collections
+whose configurations were drawn alike and that are ranked by the same experiments, such as
+layout:nlp:random for layout:xla:random. Each program's distance is to its own collection's.
+
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
 """
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from numbers import Real
 
 import numpy as np
@@ -112,6 +121,9 @@ def _name_program(graph: Program) -> str:
 class Learned:
     """Training programs of a collection's models; quantiles of k and distances are cached."""
 
+    # the same with programs of other collections (see `learn`), if there are any
+    wider: "Learned | None" = None
+
     def __init__(self, programs: Sequence[Program], *, by_family: bool = False) -> None:
         """`by_family`: models that predicted a program have seen no program of its family."""
         self.programs = programs
@@ -137,26 +149,28 @@ class Learned:
         self.quantile(REGRET, CONFIDENCE)
         if self.programs:
             _ = self.gap, self._architectures
+        if self.wider is not None:
+            self.wider.get_ready()
 
     def distance(self, facts: Facts) -> float:
         """Return the Euclidean distance of a program to the nearest learned program, with
-        coordinates log(1 + size) / their standard deviation; 0 for a learned architecture."""
+        coordinates log(1 + size); 0 for a learned architecture."""
         if facts.architecture in self._architectures:
             return 0.0
-        return float(_distances(np.array(_sizes(facts)) / self._scale, self._sizes).min())
+        return float(_distances(np.array(_sizes(facts)), self._sizes).min(initial=np.inf))
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance of a learned program to the nearest other program. The same
-        program at another size does not count as another program."""
-        names = [_name_program(program) for program in self.programs]
-        _, numbers = np.unique(names, return_inverse=True)
+        """Return the largest distance of a learned program to the nearest program of another group.
+        The models that predicted a program out of fold have not learned from its group, so they
+        have ranked programs at this distance from what they know."""
+        _, numbers = np.unique([program.group for program in self.programs], return_inverse=True)
         if len(numbers) > FEW:
             nearest = _find_nearest(self._sizes, numbers)
         else:
             distances = _distances(self._sizes[:, None], self._sizes)
             distances[numbers[:, None] == numbers] = np.inf
-            nearest = distances.min(axis=1)
+            nearest = distances.min(axis=1, initial=np.inf)
         return float(nearest.max(initial=0.0, where=nearest < np.inf))
 
     @cached_property
@@ -165,13 +179,47 @@ class Learned:
 
     @cached_property
     def _sizes(self) -> np.ndarray:
-        return np.array([_sizes(program) for program in self.programs]) / self._scale
+        return np.array([_sizes(program) for program in self.programs]).reshape(-1, 3)
+
+
+class _Wider(Learned):
+    """Programs of several collections to calibrate k. Distances are to those of the first, the
+    only ones that its models learned from."""
+
+    def __init__(self, own: Learned, others: Sequence[Learned], *, by_family: bool) -> None:
+        everything = own, *others
+        programs = list(chain.from_iterable(learned.programs for learned in everything))
+        super().__init__(programs, by_family=by_family)
+        self._own, self._everything = own, everything
+
+    def distance(self, facts: Facts) -> float:
+        return self._own.distance(facts)
 
     @cached_property
-    def _scale(self) -> np.ndarray:
-        scale: np.ndarray = np.std([_sizes(program) for program in self.programs], axis=0)
-        scale[scale == 0] = 1  # all programs have the same size: do not scale differences
-        return scale
+    def gap(self) -> float:
+        return max(learned.gap for learned in self._everything)
+
+
+def learn(
+    programs: Mapping[str, Sequence[Program]],
+    weights: Mapping[str, Mapping[str, float]],
+    *,
+    by_family: bool = False,
+) -> dict[str, Learned]:
+    """Return what calibrates each collection. Collections whose names end in the same search,
+    with equal `weights`, {experiment: its weight in the merge}, count for each other: they are in
+    `Learned.wider`."""
+    found = {name: Learned(own, by_family=by_family) for name, own in programs.items()}
+    searches = {name: name.split(":")[-1] for name in found}  # default, random; xla for tile
+    for name, own in found.items():
+        others = [
+            other
+            for key, other in found.items()
+            if key != name and searches[key] == searches[name] and weights[key] == weights[name]
+        ]
+        if others:
+            own.wider = _Wider(own, others, by_family=by_family)
+    return found
 
 
 def measure(
@@ -182,9 +230,23 @@ def measure(
     confidence: float = CONFIDENCE,
 ) -> Measure:
     """Return how many of `configs` configurations to measure, or why no number can be given. The
-    number is calibrated on the programs of `learned` that were predicted out of fold."""
+    number is calibrated on the programs of `learned` that were predicted out of fold or, if they
+    give none, also on those of `learned.wider`."""
     if configs == 1:
         return Measure(1, "there is only one configuration")
+    found = _measure(facts, configs, learned, regret, confidence)
+    if found.k is not None or learned.wider is None:
+        return found
+    wider = _measure(facts, configs, learned.wider, regret, confidence)
+    if wider.k is None:
+        return wider
+    reason = f"{wider.reason}; of more than one collection, because for its own {found.reason}"
+    return Measure(wider.k, reason)
+
+
+def _measure(
+    facts: Facts, configs: int, learned: Learned, regret: float, confidence: float
+) -> Measure:
     k = learned.quantile(regret, confidence)
     if k is None:
         wanted = math.ceil(confidence / (1 - confidence) - 1e-9)
@@ -196,7 +258,7 @@ def measure(
     if distance > learned.gap:
         return Measure(
             None, f"the program is unlike those learned from: by size it lies {distance:.2f} from "
-            f"the nearest of them, and each of them at most {learned.gap:.2f} from the next"
+            f"the nearest of them, and those of the calibration at most {learned.gap:.2f}"
         )  # fmt: skip
     if configs > learned.most * MOST_TIMES:
         return Measure(
