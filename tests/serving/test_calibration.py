@@ -10,11 +10,13 @@ from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPTION_NAMES
 from solution.serving.calibration import (
+    FEW,
     Facts,
     Learned,
     Measure,
     check_promise,
     find_steps,
+    learn,
     needed,
     quantile,
 )
@@ -108,6 +110,78 @@ def test_an_unlike_program_is_abstained_from_in_words() -> None:
     assert measure(facts_of(programs[3]), 50, programs).k is not None
     found = measure(Facts("other", 10**6, 10, 0), 50, programs)
     assert found.k is None and "those learned" in found.reason
+
+
+def make_families(sizes: list[int], count: int = 10) -> list[Program]:
+    """Programs of families; those of a family have about the family's size."""
+    return [
+        dataclasses.replace(program, group=f"family of {nodes}", nodes=nodes + number % count)
+        for nodes in sizes
+        for number, program in enumerate(make_programs(count, nodes))
+    ]
+
+
+def test_a_program_as_far_as_held_out_families_were_gets_a_number() -> None:
+    """The models that ranked a family in calibration knew no program nearer than other families."""
+    programs = [
+        dataclasses.replace(program, edges=10, configurable=10)
+        for program in make_families([1000, 10_000, 40_000])
+    ]
+    largest = max(program.nodes for program in programs)
+    learned = Learned(programs)
+    assert learned.gap == pytest.approx(np.log(10_001 / 1001))
+    for times, is_told in ((0.99, True), (1.01, False)):
+        beyond = int(largest * np.exp(learned.gap * times))
+        found = measure_learned(Facts("other", beyond, 10, 10), 50, learned)
+        assert (found.k is not None) == is_told, found.reason
+
+
+def test_distances_are_what_a_search_over_other_groups_finds() -> None:
+    for count in (40, FEW + 40):
+        generator = np.random.default_rng(count)
+        programs = [
+            dataclasses.replace(program, group=str(generator.integers(7)))
+            for program in make_programs(count, 0)
+        ]
+        sizes = np.log1p([[p.nodes, p.edges, p.configurable] for p in programs])
+        groups = np.array([program.group for program in programs])
+        nearest = [
+            np.sqrt(((sizes[groups != group] - size) ** 2).sum(axis=1)).min()
+            for size, group in zip(sizes, groups, strict=True)
+        ]
+        assert Learned(programs).gap == pytest.approx(max(nearest))
+
+
+def test_programs_of_the_same_search_and_models_count_where_ones_own_give_no_number() -> None:
+    few, many = make_programs(5, 0), make_programs(30, 1)
+    names = ("layout:xla:random", "layout:nlp:random", "layout:nlp:default")
+    programs = dict(zip(names, (few, many, make_programs(30, 2)), strict=True))
+    net = {"net": 1.0}
+    asked = Facts(few[0].architecture, 1, 1, 1)
+    learned = learn(programs, dict.fromkeys(names, net), by_family=True)
+    told = measure_learned(asked, 50, learned["layout:xla:random"])
+    assert told.k == quantile(few + many, 0.02, 0.9)
+    assert "35 programs of 35 families" in told.reason and "5 programs" in told.reason
+    # one's own programs suffice: no others count
+    own = measure_learned(facts_of(many[0]), 50, learned["layout:nlp:random"])
+    assert own == measure_learned(facts_of(many[0]), 50, Learned(many, by_family=True))
+    assert learned["layout:nlp:default"].wider is None
+    # other models: no others count
+    apart = learn(programs, {**dict.fromkeys(names, net), "layout:nlp:random": {"trees": 1.0}})
+    assert measure_learned(asked, 50, apart["layout:xla:random"]).k is None
+
+
+def test_a_program_far_from_what_its_own_models_know_gets_no_number_from_others() -> None:
+    """That other collections have programs of its size does not help: its models know none."""
+    programs = {
+        "layout:xla:random": make_families([1000, 3000]),
+        "layout:nlp:random": make_families([50_000, 100_000]),
+    }
+    learned = learn(programs, dict.fromkeys(programs, {"net": 1.0}))
+    large = facts_of(programs["layout:nlp:random"][0])
+    assert measure_learned(large, 50, learned["layout:nlp:random"]).k is not None
+    found = measure_learned(large, 50, learned["layout:xla:random"])
+    assert found.k is None and "unlike those learned" in found.reason
 
 
 def test_more_configurations_than_were_seen_widen_k() -> None:
