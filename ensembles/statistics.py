@@ -53,8 +53,7 @@ MEAN = "mean"  # label of the row over all collections
 # columns that describe the error of a difference
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
 TINY = 1e-12  # divisors below this count as 0
-# minimum number of groups for an interval: the spread of fewer groups is too uncertain
-FEWEST_GROUPS = 5
+FEWEST_GROUPS = 5  # minimum groups for an interval: the spread of fewer groups is too uncertain
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ import sys
 from solution.system.errors import InputError
 
 EXIT_BAD_INPUT = 2
-EXIT_STOPPED, EXIT_ENDED = 130, 143  # exit codes after Ctrl-C, after SIGTERM
+# exit codes after Ctrl-C, after SIGTERM
+EXIT_STOPPED, EXIT_ENDED = 130, 143
 # Commands that keep finished work and resume; after a stop, the other commands begin anew.
 KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
 # Commands with temporary files or child processes, which are removed if a signal ends the command.

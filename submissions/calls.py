@@ -37,8 +37,7 @@ Answer = TypeVar("Answer")
 Model = TypeVar("Model", bound=BaseModel)
 
 REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
-# variables that the CLI must not get: VERBOSE prints its key, others change its commands
-NOT_PASSED_ON = (
+NOT_PASSED_ON = (  # not passed to the CLI: VERBOSE prints its key, others change its commands
     "VERBOSE",
     "VERBOSE_OUTPUT",
     "KAGGLE_COMPETITION",
@@ -63,7 +62,8 @@ class WaitSettings(BaseModel):
     quiet_seconds: Seconds = 60.0  # how long after a failed upload the submission may still appear
     # time in which a submission that Kaggle accepted may be missing in Kaggle's list
     accepted_seconds: Seconds = 3600.0
-    score_seconds: Seconds = 900.0  # how long to wait for a score
+    # how long to wait for a score
+    score_seconds: Seconds = 900.0
     # wait between the first two queries for a result; each further wait is longer by half, up to
     # one minute for a score, 30 seconds for a dataset
     poll_seconds: Seconds = 5.0

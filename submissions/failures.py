@@ -12,8 +12,8 @@ from solution.system.wording import shorten
 
 MAX_QUOTED = 200  # maximum number of characters of the CLI's output in a message
 
-# exit codes: Kaggle has the submission; it is unknown whether Kaggle has it; Kaggle has it but
-# could not score it. (An InputError exits with 2.)
+# Exit codes. DONE: Kaggle has the submission. NOT_KNOWN: perhaps Kaggle has it. NOT_SCORED: Kaggle
+# has it but could not score it. (An InputError exits with 2.)
 DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4
 
 
@@ -33,8 +33,7 @@ class FailureKind:
     words: str
     advice: str
     passing: bool = False  # True for a temporary failure: a later try may work
-    # regular expression, searched in the CLI's output; empty if the output is not used
-    pattern: str = ""
+    pattern: str = ""  # regular expression, searched in the CLI's output; empty: output not used
 
 
 TIMED_OUT = FailureKind(
@@ -79,7 +78,7 @@ RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The kinds in order of precedence: the first whose pattern matches the CLI's output is taken.
 KINDS = (
-    # Before the kind 403, because the message of a failed tunnel may contain a proxy's status 403.
+    # It stands before the kind 403, because the message may contain a proxy's status 403.
     replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),
     FailureKind(
         "401",

@@ -16,7 +16,7 @@ from submissions.credentials import redact
 from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell_failure
 
 PAGE = 200
-# rows; Kaggle may cut a page to this size, so only a shorter page is known to be complete
+# Kaggle may cut a page to this many rows, so only a shorter page is known to be complete.
 SMALLEST_PAGE = 20
 MAX_PAGES = 100
 SUCCESS = "Successfully submitted"

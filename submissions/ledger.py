@@ -96,7 +96,7 @@ def read_ledger(path: Path) -> Ledger:
         return Ledger()
     try:
         content = open_regular(path, "a ledger", MAX_BYTES)
-        # a spreadsheet may write a byte-order mark
+        # utf-8-sig accepts a byte-order mark, because a spreadsheet may write one
         with io.TextIOWrapper(content, "utf-8-sig") as file:
             text = file.read()
     except UnicodeDecodeError as error:

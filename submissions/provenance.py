@@ -31,8 +31,7 @@ PROJECT = Path(__file__).parent.parent
 FINGERPRINT = 16  # hexadecimal digits of a SHA-256 that identify a file
 MAX_SHOWN = 5
 DIRTY = "-dirty"  # suffix of a commit's name if there were uncommitted changes
-# Options that make git's output independent of the user's settings.
-DIFF = [
+DIFF = [  # Options that make git's output independent of the user's settings.
     "diff",
     "--no-ext-diff",
     "--no-textconv",

@@ -52,8 +52,8 @@ class Anchor:
 class Correlation:
     """Correlations of the out-of-fold mean with one of Kaggle's scores."""
 
-    linear: float | None  # Pearson's; None if there are too few pairs, or one score is constant
-    ranks: float | None  # Spearman's, of the ranks; None in the same cases
+    linear: float | None  # Pearson's r; None if there are too few pairs, or one score is constant
+    ranks: float | None  # Spearman's rank correlation; None if `linear` is None
     pairs: int  # number of submissions that have both scores
 
 
@@ -343,7 +343,7 @@ def _read_score(path: Path) -> str:
         return DAMAGED
     if merged:
         return f"{sum(merged) / len(merged):.3f}"
-    # A table with nothing but a header is valid: no program could be held out.
+    # If no program could be held out, the table has only a header, which is valid.
     return DAMAGED if lines or not names else ""
 
 

@@ -26,7 +26,8 @@ class _Sound:
     """A file without defects: its summary, hash, kind of configurations and impossible layouts."""
 
     path: Path
-    row: dict[str, Any]  # the summary, and as "source" the hash of solution.data.npz.fingerprint
+    # the summary, and as "source" the hash of solution.data.npz.fingerprint
+    row: dict[str, Any]
     # kind of the graph's configurations (layouts, or compile options of a target), as
     # solution.store.store.name_kind returns it
     kind: str

@@ -21,7 +21,8 @@ from solution.features.preparation import keep_nodes, neighbourhood
 from solution.system.pictures import show_plainly
 from solution.system.wording import shorten
 
-MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
+# larger layout graphs show only configurable nodes and their neighbours
+MAX_NODES = 250
 # in a row of the picture: rough maximum number of columns, maximum number of nodes in a column
 COLUMNS, HIGHEST = 36, 12
 GAP = 2.5  # vertical distance between two rows of the picture, in nodes

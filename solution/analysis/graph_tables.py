@@ -26,7 +26,8 @@ from solution.system.terminal import make_table
 if TYPE_CHECKING:  # for annotations only: `fastslow inspect` does not lift graphs
     from solution.collecting.lifting.lift import Lifted
 
-EVERY = "all"  # name of the row that counts the graphs of all collections
+# name of the row that counts the graphs of all collections
+EVERY = "all"
 # names in published.toml of the smallest and largest published mean number of nodes
 BAND = ("violation_fewest_nodes", "violation_most_nodes")
 MAX_ROWS = 15

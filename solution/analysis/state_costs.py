@@ -46,7 +46,8 @@ class Costs(Comparison):
     names: list[str]  # (parts,) name of the tensor that each part computes or copies
     slow_states: list[str]  # (parts,) each part's layouts or copy in configuration `slow`, in words
     fast_states: list[str]
-    added: np.ndarray  # (parts,) cost in `slow` minus cost in `fast`, in units of the score
+    # (parts,) cost in `slow` minus cost in `fast`, in units of the score
+    added: np.ndarray
     # (parts,) `added` as a fraction of the runtime; None if the program was not measured, or if the
     # line fitted from scores to log runtimes does not rise
     shares: np.ndarray | None

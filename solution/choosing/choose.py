@@ -81,7 +81,8 @@ class Chosen:
 
     name: str
     trials: list[Trial]
-    reference: float  # measured nanoseconds of the compiler's default configuration
+    # measured nanoseconds of the compiler's default configuration
+    reference: float
     # A/B result of the winner against the default; None: no configuration could be timed again
     verdict: Verdict | None
     configuration: str  # the winner, in words
@@ -230,8 +231,8 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search. Return all trials in the journal except the default's; and `note`, to which the
-        number of earlier trials is appended that this search did not propose."""
+        """Search. Return all trials in the journal except the default's, and `note`, extended by
+        the number of earlier trials if this search did not propose some of them."""
         # Tell the optimizer the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))

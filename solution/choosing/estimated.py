@@ -44,7 +44,8 @@ from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-TIME, MEMORY = "time", "memory"  # what a search minimises
+# what a search minimises
+TIME, MEMORY = "time", "memory"
 # values of the journal's entry "layers": do all copies of a repeated layer get the same layouts?
 COPIES_TOGETHER, EACH_ALONE = "decided once for all copies", "each decided alone"
 # Finds, in the compiler's message about a program that does not fit in memory, the number and unit

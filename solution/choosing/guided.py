@@ -28,7 +28,8 @@ NOISES = (0.02, 0.3)
 # costs of copies and padding, which a TPU's layout rules predict without learning: medians over
 # estimates of 18 programs for a TPU v3.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03), "copies": (0.18, 0.10)}
-UNSURE = 0.1  # standard deviation of log runtimes for kinds of configurations not in LINES
+# standard deviation of log runtimes for kinds of configurations not in LINES
+UNSURE = 0.1
 # prior weight of the hypothesis that the scores are useless: for programs like the training
 # programs, then for other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
@@ -43,8 +44,7 @@ EXPLORED_BY_COPIES = 4
 ENOUGH_NEUTRAL = 3  # skip an option if this many of its values were tried and none had an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
 PARENTS = 4  # number of configurations whose neighbours are candidates
-# number of random configurations from which the scales of scores and of distances are computed
-SAMPLE = 256
+SAMPLE = 256  # random configurations from which the scales of scores and of distances are computed
 STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that predicts failures
 
 

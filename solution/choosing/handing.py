@@ -17,7 +17,8 @@ from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
 FILES = (CHOICE, MODULE)
-CHANGED = 4  # maximum number of opcodes that `describe_changes` names
+# maximum number of opcodes that `describe_changes` names
+CHANGED = 4
 # Opcodes that `describe_changes` counts, because layouts and library calls change their numbers.
 # Instructions with other opcodes may only have moved between fusions.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")

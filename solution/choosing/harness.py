@@ -25,15 +25,14 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# A pass runs every executable of a batch, in random order. Maximum number of passes, minimum
-# number, and seconds after which the minimum is enough: first for timing a batch, then for a
-# repetition of the final comparison. Slow programs get fewer passes: their times vary less.
+# A pass runs every executable of a batch once, in random order. A batch gets PASSES, or fewer after
+# PASS_SECONDS, but at least LEAST_PASSES; likewise for a repetition of the final comparison
+# (FINAL_...). Slow programs get fewer passes, because their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3  # number of fastest configurations that `verify` times again
 DEFAULT, WINNER = "default", "winner"  # names of executables
-# copies of each executable in a repetition; memory addresses affect times, so the fastest counts
-COPIES = 3
+COPIES = 3  # copies of each executable in a repetition; addresses affect times: the fastest counts
 
 
 class Built(NamedTuple):

@@ -31,7 +31,8 @@ class Table:
     name: str
     collection: str
     space: Space
-    runtimes: np.ndarray  # (members,) runtimes; the mean if a configuration occurs several times
+    # (members,) runtimes; the mean if a configuration occurs several times
+    runtimes: np.ndarray
     # (members,) index of each configuration in the graph; the first index if it occurs repeatedly
     first: np.ndarray
 

@@ -81,7 +81,8 @@ class Surrogate:
         self._slopes = np.array([belief.slope for belief in beliefs])[:, None]
         noise = np.array([belief.noise for belief in beliefs])[:, None, None]
         kernel = self._kernel(columns) + (noise + SMALLEST) * np.eye(len(times))
-        self._factor = np.linalg.cholesky(kernel)  # (members, measured, measured) Cholesky factors
+        # (members, measured, measured) Cholesky factors
+        self._factor = np.linalg.cholesky(kernel)
         # (members, measured): log runtimes minus slope times score
         residual = times - self._slopes * scores
         self._center = residual.mean(axis=1, keepdims=True)

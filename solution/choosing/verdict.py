@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-ROUNDS = 6  # default number of repetitions
+# default number of repetitions
+ROUNDS = 6
 # confidence of the two-sided interval; in 2.5% of cases the whole interval is above the true ratio
 CONFIDENCE = 0.95
 LEAST = 1.005  # minimum gain that counts: two compilations of one program may differ by less

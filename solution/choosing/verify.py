@@ -40,7 +40,7 @@ ROUNDS, COPIES = 6, 3
 PASSES, LEAST_PASSES, PASS_SECONDS = 30, 4, 5.0
 VISIT_NANOSECONDS, MIN_RUNS, MAX_RUNS, WARM_UPS = 4_000_000, 2, 20, 2
 CONFIDENCE, LEAST_GAIN = 0.95, 1.005
-# minimum relative tolerance; minimum tolerance as a multiple of the type's rounding
+# relative tolerance = max(TOLERANCE, ROUNDINGS * the type's rounding)
 TOLERANCE, ROUNDINGS = 1e-3, 16
 # if a type's rounding is larger than this, as for 8-bit floats, the rounding is the tolerance
 NARROW = 2.0**-6
@@ -331,7 +331,7 @@ def visit(executable: Any, arguments: list[Any], platform: str, clock: str, coun
     if platform != "cpu":
         return measure(executable, arguments, clock, count)
     times = np.array([measure(executable, arguments, clock, 1) for _ in range(count)])
-    if not times.any():  # no CPU times are available
+    if not times.any():  # no CPU times are available: use wall times
         return measure(executable, arguments, "wall", count)
     return float(times[(times > 0) & (IMPLAUSIBLE * times >= np.median(times))].min())
 

@@ -29,15 +29,13 @@ COARSE = 2.0**-6
 # tightened tolerance = NOISE x change of the results if each argument changes by <= 1 rounding
 NOISE = 64
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
-# opcodes whose result may change by any amount if the last digit of an operand changes
-JUMPING = frozenset(
+JUMPING = frozenset(  # opcodes whose result may jump if the last digit of an operand changes
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
      "is-finite", "sort", "bitcast-convert", "convert")
 )  # fmt: skip
 NUDGES = 16  # maximum number of runs with slightly changed arguments, see `find_doubtful`
 NUDGE_STEPS = 4  # each number in the arguments changes by at most this many roundings
-# only arguments of types with smaller roundings than this, such as float32, are changed
-FINE = 2.0**-20
+FINE = 2.0**-20  # only arguments of types with smaller roundings, such as float32, are changed
 NUDGE_SECONDS = 5.0  # after this time, no further run with changed arguments begins
 
 

@@ -18,7 +18,7 @@ from solution.programs.portable import FreshIds, make_portable, replace_instruct
 OUTPUT, INPUT = 0, 1
 MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}  # tensors with a layout, by opcode
-# {instruction's id: [(tensor: 0 output, 1 or 2 operand; its layout: dimensions, minor to major)]}
+# {instruction's id: [(tensor, its dimensions minor to major)]}; tensors: output 0, operands 1 and 2
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
 

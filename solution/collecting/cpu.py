@@ -105,7 +105,7 @@ class Timing:
         self._space, self._journal, self._workers = space, journal, workers
         self._seed = seed
         self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
-        # (number of the round of drawing, see `draw`; configurations from which it makes new ones)
+        # (number of a round of `draw`, configurations from which this round makes new ones)
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
     def open(self, tell: Tell, wanted: int) -> None:

@@ -123,9 +123,9 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield (arguments to try, whether to tighten the tolerances): with normal tolerances those
-        of the program's file, if any, and drawn ones; then `Program.arguments` with tighter ones.
-        """
+        """Yield (arguments to try, whether to tighten the tolerances). First come the arguments of
+        the program's file, if any, and drawn arguments, with normal tolerances. Last come
+        `Program.arguments` with tightened tolerances."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -178,8 +178,8 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if enough errors in products of the site's form were noticed: one kind in
-        `_list_looked` or, if a wrong tile may spoil a product's last columns, all of them."""
+        """Return True if enough errors in products of the site's form were noticed. If a wrong tile
+        may spoil a product's last columns, these are all kinds in `_list_looked`, else one."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 

@@ -21,7 +21,7 @@ PRODUCTS = ("dot", "convolution")
 # maximum number of sites of a program, evenly spaced over its products; each mutant costs a run
 MAX_SITES = 48
 OF_A_FORM = 3  # maximum number of sites of one form (Site.form); the last ones are chosen
-BLOCK = 8  # number of wrong elements at the end of the last dimension; at most an eighth of it
+BLOCK = 8  # wrong elements at the end of the last dimension, at most 1 / EIGHTH of its elements
 EIGHTH = 8
 OFF = 0  # index of a switch that is never on: it supplies the value False
 CALLS = ("call", "fusion")

@@ -60,7 +60,8 @@ class ProgramSpace(Space):
     layout_sites: tuple[LayoutSite, ...] = ()
     # {name of a compile option: its values}; empty if options are not in the space.
     option_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    product: Product | None = None  # the matrix product whose tile is searched; None: no tile
+    # the matrix product whose tile is searched; None: no tile
+    product: Product | None = None
     # True if the program without any layout, option or tile is one of the configurations
     has_unchanged: bool = True
     # for a collection: True to make new configurations by mixing and changing the fastest ones so

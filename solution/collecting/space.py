@@ -14,10 +14,12 @@ import numpy as np
 
 from solution.features.candidates import CHANGES, SHARES, draw_sites
 
-COLUMNS = 4096  # maximum number of one-hot columns in a configuration's features
+# maximum number of one-hot columns in a configuration's features
+COLUMNS = 4096
 # mean share of the sites that a random configuration changes; the share is log-uniform in SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
-TRIES = 25  # maximum number of draws in `draw_new`; it stops once enough new ones are found
+# maximum number of draws in `draw_new`; it stops once enough new ones are found
+TRIES = 25
 # If more than MOST configurations of a table are unmeasured, `find_candidates` returns MOST random
 # ones and the MOST that the prior (a model's scores) ranks best.
 MOST = 1500
@@ -152,7 +154,7 @@ class Space:
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
         """Return `configs` (n, sites) once for each setting, with only that setting applied; leave
         out configurations that are illegal or did not change."""
-        if not settings:  # return before keep_legal describes all members of a table
+        if not settings:  # save time: keep_legal would describe all members of a table
             return configs[:0]
         changed = []
         for setting in settings:

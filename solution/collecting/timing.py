@@ -40,7 +40,8 @@ FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fa
 class Outcome:
     """The labels of a program's configurations, and how reliable they are."""
 
-    configs: list[str]  # names of the configurations
+    # names of the configurations
+    configs: list[str]
     # (2, configs) smallest time of each configuration in each half of the passes, in nanoseconds
     halves: np.ndarray
     tau: float  # Kendall's tau between the times of the two halves

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 MODELS, COPIES = "the models", "what copies and padding cost"
 
 
-# a function of a ranking, what determined its order (MODELS or COPIES), and the ranked question; it
-# returns the new ranking and sentences about it
+# function (ranking, MODELS or COPIES: what determined its order, ranked question) -> (new ranking,
+# sentences about it)
 Follow = Callable[["Ranking", str, "Question"], tuple["Ranking", tuple[str, ...]]]
 
 

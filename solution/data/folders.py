@@ -185,7 +185,7 @@ def _list_samples(folder: Path) -> list[Path]:
 def _is_sample_submission(path: Path) -> bool:
     if not path.is_file():
         return False
-    # a spreadsheet may write a byte-order mark and quoted fields
+    # accept a byte-order mark and quoted fields, because a spreadsheet may write them
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header, first = (file.readline(MAX_NAME).strip() for _ in range(2))
     fields = next(csv.reader([header]), [])

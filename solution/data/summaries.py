@@ -30,7 +30,8 @@ class Summary:
     distinct: int  # number of distinct configurations
     layouts: int  # number of distinct pairs of a configurable node and a layout
     labelled: bool
-    spread: float | None  # slowest runtime over fastest runtime
+    # slowest runtime over fastest runtime
+    spread: float | None
     # median, over groups of identical configurations, of slowest / fastest runtime - 1
     noise: float | None
     label_source: str = TIMED

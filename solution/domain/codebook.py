@@ -22,7 +22,8 @@ from solution.domain import vocabulary
 
 # maximum number of (configuration, node) entries that are counted in one block
 COUNTED_ENTRIES = 1 << 22
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
+# 2^64 over the golden ratio
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # odd constants of splitmix64
 FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
@@ -66,7 +67,8 @@ class Codebook:
 
     # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
     layouts: np.ndarray
-    starts: np.ndarray  # (configurable + 1,) int64: node n has layouts[starts[n]:starts[n + 1]]
+    # (configurable + 1,) int64: node n has layouts[starts[n]:starts[n + 1]]
+    starts: np.ndarray
     # (distinct configs, configurable) uint8, 16 or 32: index among the node's layouts
     codes: np.ndarray
     rows: np.ndarray  # (configs,) integers: the row of `codes` of each configuration

@@ -59,7 +59,8 @@ CONVOLUTION_OUTPUT_FEATURE = 106
 CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
 CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
 CONVOLUTION_DIMENSIONS = slice(93, 107)
-NODE_LAYOUT = slice(134, 140)  # the tensor's layout in the module, minor to major
+# the tensor's layout in the module, minor to major
+NODE_LAYOUT = slice(134, 140)
 # Columns that hold dimension numbers of a tensor: 0 to 5, or PADDING in an unused slot. In the npz
 # files an unused slot is 0; solution.features.preparation replaces it.
 PADDING = -1

@@ -28,7 +28,8 @@ from solution.runs.fingerprint import fingerprint_modules, hash_source
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
-MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
+# the largest seed that all libraries accept
+MOST_SEED = 2**31 - 1
 # this project's packages; a user's experiment may import them, but they are not part of its source
 OURS = ("solution", "ensembles", "submissions")
 # name of this module, the only module of its package that does not define an experiment
@@ -52,10 +53,8 @@ class Experiment:
     # name or path from which the experiment was loaded; empty if it was made in memory
     origin: str = ""
     is_quick: bool = False  # True for a quick look (smoke run): one seed, short trainings
-    # fraction of the usual epochs of nets; less than 1 if the run must end within some hours
-    share: float = 1.0
-    # a sentence about the experiment; empty if the docstring of its file describes it
-    about: str = ""
+    share: float = 1.0  # fraction of the usual epochs of nets; below 1 if time is limited
+    about: str = ""  # sentence about the experiment; empty if its file's docstring describes it
 
     def __post_init__(self) -> None:
         """Raise InputError if the experiment could not be trained."""

@@ -28,15 +28,15 @@ from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
-DEFAULT, MOST = 1000, 100_000  # default and maximum number of configurations
+# default and maximum number of configurations
+DEFAULT, MOST = 1000, 100_000
 # SHARES: range of the share of parameters that a random configuration sets. CHANGES: maximum number
 # of parameters in which a neighbour of a configuration differs from it.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # maximum number of values of the configuration tensor in memory at once
 MAX_FACTOR = 1 << 16  # bound on the divisors that are searched; see divide
-# maximum number of possible tiles for which all are listed; beyond it, tiles are drawn at random
-MAX_GRID = 1 << 20
+MAX_GRID = 1 << 20  # list all tiles if at most this many are possible, otherwise draw some
 
 
 class NothingToChooseError(InputError):

@@ -22,7 +22,8 @@ from solution.features.einsum import Einsum, count_terms, label_dot
 from solution.features.gradients import find_gradients, find_told
 
 NONE = -1
-HEADS = 3  # minimum number of dimensions of the queries and keys of multi-head attention
+# minimum number of dimensions of the queries and keys of multi-head attention
+HEADS = 3
 # opcodes that may compute queries and keys
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
@@ -84,7 +85,8 @@ class Operands:
 
     # (nodes,) first operand of a convolution, dot or reshape, a node id; NONE for other nodes
     input: np.ndarray
-    kernel: np.ndarray  # (nodes,) second operand of a dot or convolution; NONE for a reshape
+    # (nodes,) second operand of a dot or convolution; NONE for a reshape
+    kernel: np.ndarray
     # {dot: einsum letters of its dimensions}, for each dot whose shapes fit
     letters: dict[int, Einsum] = field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from solution.models.settings import MAX_DEPTH
 from solution.system.errors import InputError
 from solution.system.sealing import check_files, read_record
 
-# file of a net's tensors; prefix of the names of its weights, and of its tables' scalers
+# WEIGHTS: file of a net's tensors. NET, SCALER: how names of weights and of scalers begin in it.
 WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
 
 

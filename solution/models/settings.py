@@ -10,8 +10,7 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 
 MAX_WIDTH, MAX_DEPTH = 8192, 64  # maximum width of a layer, and maximum number of layers
-# largest value of each setting that is a size of a net
-SIZES = {
+SIZES = {  # largest value of each setting that is a size of a net
     "width": MAX_WIDTH,
     "rounds": MAX_DEPTH,
     "blocks": MAX_DEPTH,

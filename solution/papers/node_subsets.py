@@ -101,8 +101,7 @@ OPCODE_WIDTH = 32
 # RowInputs.tokens
 NUM_RAW = vocabulary.NUM_NODE_FEATURES
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES  # 18 numbers of a configurable node's layout
-# maximum number of values of a layer in memory at once at inference
-CHUNK_VALUES = 1 << 22
+CHUNK_VALUES = 1 << 22  # maximum number of values of a layer in memory at once at inference
 MAX_SUBSETS = 1000
 
 
@@ -112,12 +111,10 @@ class NodeSettings:
 
     pruning: str = "nothing"  # a name in features.preparation.PRUNINGS
     hops: int = 1  # pruning keeps the nodes within this many edges of a configurable node
-    # number of random nodes of a graph at each training step; None: all nodes
-    trained: int | None = None
+    trained: int | None = None  # random nodes of a graph at each training step; None: all nodes
     draw: str = "evenly"  # how random nodes are drawn: a name in DRAWS
     scored: int | None = None  # number of nodes of each subset at inference; None: all nodes
-    # number of subsets to average over, if `scored` is less than the number of nodes
-    subsets: int = 1
+    subsets: int = 1  # number of subsets to average over, if `scored` is less than all nodes
 
     def __post_init__(self) -> None:
         check_choice("pruning", self.pruning, PRUNINGS)

@@ -22,8 +22,7 @@ class RowInputs:
 
     opcodes: Tensor  # (nodes,) int64: ids of solution.domain.vocabulary
     numeric: Tensor  # (nodes, 134) float32, all features except the layout
-    # (nodes, 6) int64: 1 + dimension in each slot of the program's layout; 0: empty slot
-    tokens: Tensor
+    tokens: Tensor  # (nodes, 6) int64: 1 + dimension in each slot of the program's layout; 0: empty
     pair_tokens: Tensor  # (pairs, 18) int64: layouts of the codebook, coded like `tokens`
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     configurable: Tensor  # (configurable,) int64: numbers of the configurable nodes

@@ -121,7 +121,8 @@ def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
 class SegmentedInputs(RowInputs):
     """A graph without edges between segments; arrays are sorted by segment."""
 
-    key: int  # number of the graph in the keys of EmbeddingTable
+    # number of the graph in the keys of EmbeddingTable
+    key: int
     # (3, segments + 1): where each segment's nodes, edges and configurable nodes (rows) begin
     bounds: np.ndarray
 
@@ -200,10 +201,12 @@ class SegmentSettings(RankerSettings):
     """Settings of segment training."""
 
     width: int = 128
-    rounds: int = 3  # number of convolutions
+    # number of convolutions
+    rounds: int = 3
     # nodes within this many edges of a configurable node are kept; None: the whole graph
     hops: int | None = 1
-    partition: str = "metis"  # a name in solution.papers.segments.PARTITIONS
+    # a name in solution.papers.segments.PARTITIONS
+    partition: str = "metis"
     # maximum number of nodes of a segment; None: one segment is the whole graph (no segmentation)
     max_nodes: int | None = 1000
     chosen: int | None = 1  # number of segments with gradients in a step; None: all

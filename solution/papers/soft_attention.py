@@ -48,8 +48,7 @@ def apply_mask(x: Tensor, edge_index: Tensor, others: float) -> Tensor:
     # mean = (others * sum of all + (1 - others) * sum of node and neighbours) / sum of weights
     edges = edge_index[:, edge_index[0] != edge_index[1]]
     source, target = torch.unique(both_ways(edges), dim=1)  # parallel edges count once
-    # in float32: a sum of ones in bfloat16 stays at 256
-    full = x.float()
+    full = x.float()  # in float32: a sum of ones in bfloat16 stays at 256
     near = full.index_add(0, target, full[source])
     counts = full.new_ones(len(x)).index_add(0, target, full.new_ones(len(target)))
     weights = others * len(x) + (1 - others) * counts

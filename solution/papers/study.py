@@ -122,7 +122,7 @@ def _layout_rows(graph: Graph) -> np.ndarray:
     step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     blocks = [np.empty((0, described.shape[1]))]
     for first in range(0, len(pairs.codes), step):
-        used = pairs.pairs(slice(first, first + step))  # (configs, configurable): numbers of pairs
+        used = pairs.pairs(slice(first, first + step))  # (configs, configurable): index of the pair
         block = np.zeros((len(used), described.shape[1]))
         for column in used.T:  # one node at a time, to bound memory
             block += described[column]

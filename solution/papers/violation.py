@@ -113,8 +113,7 @@ class ViolationSettings(node_subsets.NodeRankerSettings):
     mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
     compressed: bool = False  # use only 30 of the 140 node features (CHOSEN)
     ratio: bool = True  # whether the violation ratio is an input
-    # how the ratio treats a node whose layout a configuration leaves open: a name in UNSET
-    unset: str = "suits"
+    unset: str = "suits"  # how the ratio treats a node with an open layout: a name in UNSET
     importance: bool = False  # True: keep configurable and important nodes before all others
     nodes: node_subsets.NodeSettings = field(
         default_factory=lambda: node_subsets.NodeSettings(trained=1000)

@@ -27,7 +27,7 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
-LEAST, NODES = 100, 1_000_000  # per search: minimum evaluations, and limit on evaluations x nodes
+LEAST, NODES = 100, 1_000_000  # evaluations of a search: max(LEAST, NODES / nodes of the graph)
 LOSS = 0.003  # maximum relative slowdown that `simplify` accepts
 SWEEPS = 3  # maximum number of passes over all nodes in `simplify`
 
@@ -141,8 +141,8 @@ def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
 
 
 def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield two decisions with fusion level 1: for all nodes; only for the nodes now fused into a
-    consumer, with level 0 for the others."""
+    """Yield the decision with fusion level 1 for all nodes, then with level 1 only for the nodes
+    that are fused into a consumer now and level 0 for the others."""
     kernels = evaluator.environment.timeline(decision).groups
     nodes = np.arange(evaluator.graph.num_nodes)
     for fused in (np.ones_like(nodes), (kernels != nodes).astype(np.int64)):

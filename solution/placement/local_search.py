@@ -32,13 +32,11 @@ SIZES = "alike", "single"
 # why a part moves: "load": its device has more work; "wait": it is on the critical chain
 REASONS = "load", "wait"
 FIRST, MOST = 4, 64  # first and maximum number of parts moved per evaluation
-# number of moves of single parts that must fail in a row to end a strategy (a size and a reason)
-FAILURES = 6
-# relative gain of one evaluation above which strategies that were given up are tried again
-WORTH = 1e-3
-# maximum number of parts that may move: those with most seconds / 2 + seconds on the critical chain
+FAILURES = 6  # successive failed moves of single parts that end a strategy (a size and a reason)
+WORTH = 1e-3  # relative gain of an evaluation above which strategies that were given up are retried
+# At most this many parts may move: the largest by seconds / 2 + seconds on the critical chain.
 MOST_PARTS = 128
-# weight of a second of transfers in a load; below 1, because links work while devices compute
+# weight of a second of transfers against a second of load; below 1, because links work in parallel
 SENT_FOR_LOAD = 0.3
 
 
@@ -223,8 +221,7 @@ class _Way:
     reason: str
     count: int = FIRST  # parts to move in the next evaluation
     failures: int = 0  # successive failed moves of single parts
-    # moving average of the relative gain per evaluation; infinite: not yet tried
-    gain: float = np.inf
+    gain: float = np.inf  # moving average of the relative gain per evaluation; infinite: untried
 
 
 def search_locally(

@@ -36,11 +36,11 @@ MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# maximum number of first decisions by the policy; with repairs they take up to 1/4 of the budget
-DRAWN = 16
+DRAWN = 16  # maximum number of first decisions by the policy, with repairs up to 1/4 of the budget
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
-POLICY = "policy"  # prefix of the names of decisions that the policy made
+# prefix of the names of decisions that the policy made
+POLICY = "policy"
 # shares of the remaining evaluations after which the first and the second local search end
 LOCAL_SHARES = 0.75, 0.9
 # Number of annealing runs: LINES, or MANY_LINES if there are more than MANY evaluations per node.

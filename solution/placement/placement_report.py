@@ -24,8 +24,7 @@ from solution.system.files import replace_file
 from solution.system.wording import count
 
 CELLS = 36  # characters of a utilisation bar; the table then fits 80 columns
-# runtime / lower bound from which "far above" is printed: the bound is loose for small programs
-FAR = 10
+FAR = 10  # runtime / bound from which "far above" is printed: the bound is loose for small programs
 SHORT = 1e-4  # seconds; shorter times are printed in microseconds
 SHADES = " ░▒▓█"
 MOST_SHOWN = 5

@@ -75,7 +75,7 @@ class Draw:
         families: only programs of these families are used.
     """
 
-    scale: int  # factor of the largest size, see draw_programs
+    scale: int  # factor on the maximum sizes CELLS and LAYERS, see draw_programs
     seed: int
     numbers: int  # how many different device counts each program is used with
     families: frozenset[str] = frozenset(workload.family for workload in TRAINING_PROGRAMS)

@@ -19,7 +19,8 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.replies import find_type
 from solution.system.errors import InputError
 
-TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
+# the element type "tuple" in XLA's PrimitiveType
+TUPLE = 13
 # numpy's type names, by number of XLA's PrimitiveType; bfloat16 comes from ml_dtypes.
 DTYPES = {1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16",
           8: "uint32", 9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64",
@@ -88,7 +89,8 @@ def find_entry(module: Any) -> Any:
 class Role:
     """The use of a parameter, which decides which numbers are drawn for it."""
 
-    is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
+    # True: a root, a logarithm or a division needs positive numbers
+    is_positive: bool = False
     # number of terms (multiplications) that a dot or convolution sums for each element of its
     # result, if the parameter is its weight; otherwise 1
     terms: int = 1
@@ -306,7 +308,7 @@ def _make_array(
     for begin in range(0, len(flat), PART):
         part = flat[begin : begin + PART]
         drawn = _draw(array.dtype, len(part), role, manner, generator)
-        if array.dtype.itemsize == 1:  # numbers beyond the range of a narrow type would become NaN
+        if array.dtype.itemsize == 1:  # clip numbers that a narrow type would turn into NaN
             drawn = np.clip(drawn, *_find_ends(array.dtype))
         part[:] = drawn
     return array

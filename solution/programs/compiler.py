@@ -28,7 +28,8 @@ from solution.system.wording import how_to_install
 
 OLDEST = Version("0.9")  # oldest supported jax; 0.8 has no options for tiles
 INSTALL = how_to_install("collect")
-NO_MAIN = "requires module with `main` function"  # part of XLA's message if main is missing
+# part of XLA's message if main is missing
+NO_MAIN = "requires module with `main` function"
 # field numbers on the way from CompileOptionsProto to the map xla_backend_extra_options
 BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
 

@@ -25,7 +25,7 @@ LOOKED_AT = 256  # characters at the beginning that are checked to recognise tex
 HEAD = 1 << 16  # bytes at the beginning that are read to distinguish protobuf from text
 LENGTH = 4  # bytes before a vector in a flatbuffer, which hold the vector's length
 
-# Patterns of a module's beginning (*_BEGIN) and name, of a line between modules, of a log's prefix.
+# *_BEGIN: a module's beginning. MLIR_NAME: its name. DIVIDER: between modules. LOG: a log's prefix.
 HLO_BEGIN = re.compile(
     r"^(?P<log>[IWEF]\d{4} .*?\] ?)?[ \t]*HloModule[ \t]+(?P<name>[^\s,]+)", re.M
 )
@@ -128,7 +128,7 @@ def decode(data: bytes) -> str | None:
     try:
         text = data.decode(encoding).removeprefix(BOM).rstrip("\0")
     except UnicodeDecodeError as error:
-        # the last character of a file's beginning may be incomplete
+        # accept an incomplete last character if `data` is only the beginning (HEAD) of a file
         if len(data) != HEAD or error.end < HEAD - 1:
             return None
         text = data.decode(encoding, errors="ignore").removeprefix(BOM).rstrip("\0")

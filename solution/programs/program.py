@@ -45,7 +45,8 @@ class Program:
     """A program that was read from a file: its module, arguments and graph."""
 
     name: str
-    module: Any  # the message Module from which the graph is made
+    # the message Module from which the graph is made
+    module: Any
     # Arguments from the file, with None for an argument without numbers; None if the file has none.
     given: list[np.ndarray | None] | None
     # sentences for the user on how the module differs from the program that the user wrote
@@ -94,7 +95,7 @@ class Program:
         """Return a hash of arguments and module, without the module's id, which differs between
         processes."""
         found = self._hash_module()
-        if self.is_drawn:  # drawn arguments depend only on the module and on the drawing rules
+        if self.is_drawn:  # they depend only on the module and the drawing rules (VERSION)
             found.update(f"drawn {VERSION}".encode())
         for array in self.given or ():
             if array is not None:

@@ -57,8 +57,7 @@ class Source:
 
     stamp: str  # size and times of the file, which show whether it has changed
     code: str  # hash of the code without imports of this project's packages
-    # for each import: the module or package, the name imported from it, the local alias
-    imports: list[list[str]]
+    imports: list[list[str]]  # for each import: the module, the name imported from it, the alias
 
 
 @cache

@@ -244,7 +244,7 @@ def recall_command(run: Run, experiment: str | None = None) -> str:
     words = [word for word in shlex.split(command) if word != "--replace"]
     added = ["--experiment", experiment] if experiment and experiment not in words else []
     if added and origin is not None and words[1:2] != ["run"]:
-        # `train` trains one experiment, and `demo` none that is given, so the command becomes `run`
+        # `train` accepts only one experiment and `demo` accepts none: the command becomes `run`
         settings = run.record()["settings"]
         words = ["fastslow", "run", origin.data]
         added += ["--scheme", str(settings["scheme"]), "--folds", str(settings["folds"])]

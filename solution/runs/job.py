@@ -43,7 +43,8 @@ class JobRecord:
     validated_on: list[str]
     # (step, validation score) at each report of the training; the curves of all fits joined
     curve: list[tuple[int, float]]
-    files: dict[str, str]  # checksums of the job's files, by path
+    # checksums of the job's files, by path
+    files: dict[str, str]
     # values of losses and accuracies at the steps of `curve`, by name; missing in older records
     measures: dict[str, list[float]] = field(default_factory=dict)
     volatility: float | None = None  # standard deviation of the last ten validation scores

@@ -47,7 +47,8 @@ class Bundle:
 
     folder: Path
     record: BundleRecord
-    source: Path  # the path that error messages name
+    # the path that error messages name
+    source: Path
     # {folder of a member: its loaded model}
     _models: dict[str, Model | LightModel] = field(default_factory=dict)
     # {collection: {experiment: weight}}

@@ -44,8 +44,8 @@ from solution.system.sealing import check_files, list_checksums, read_record
 TEACHER, STUDENT = "teacher", "student"
 # {(collection, graph): (result of find_steps, number of configurations)}
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
-# {(collection, graph): (positions of the configurations (configs,), by predicted score, fastest
-# first; and their runtimes (configs,), not sorted)}
+# {(collection, graph): two arrays (configs,)}: the configurations' positions sorted by predicted
+# score, fastest first, and the configurations' runtimes in the graph's order
 Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 
 

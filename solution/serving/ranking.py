@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN = 10  # number of rows shown in a notebook
-# All layouts are written if configurable nodes x configurations is at most this.
-MOST_NAMED = 1_000_000
+MOST_NAMED = 1_000_000  # write all layouts up to this many configurable nodes x configurations
 KNOWN = "The models learned from a program of this structure, perhaps of other sizes."
 
 
@@ -29,13 +28,13 @@ class Ranking:
     """The ranked configurations of one graph."""
 
     graph: Graph
-    scores: np.ndarray  # (configs,) float32; lower is faster, comparable inside this graph only
+    # (configs,) float32; lower is faster, comparable inside this graph only
+    scores: np.ndarray
     # (configs,) float64: standard deviation of the rank over the models; NaN if there is one model
     spread: np.ndarray
     measure: int | None  # k: measure the first k; None: no number can be given
     reason: str  # why this k, or why there is none
-    # True if the models learned from a program of this structure, at these or other sizes
-    known: bool
+    known: bool  # True if the models learned from a program of this structure, at any sizes
     regret: float
     confidence: float
     # how the runtimes that the models learned from were obtained: sources of solution.domain.graph

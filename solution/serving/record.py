@@ -30,7 +30,8 @@ from solution.system.names import check_inside, check_name
 from solution.system.sealing import read_record
 
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
-MAX_BYTES = 4 << 30  # maximum number of bytes of all files together
+# maximum number of bytes of all files together
+MAX_BYTES = 4 << 30
 # maximum number of models, and maximum number of programs in a collection
 MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000
 Name = Annotated[str, AfterValidator(check_name)]  # becomes the name of a folder or a file

@@ -52,7 +52,7 @@ OTHERWISE = (
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
 SUMMARY = TypeAdapter(Summary)
-TIMED_LABELS = ("label_source", TIMED)  # default entry of a summary; records leave it out
+TIMED_LABELS = ("label_source", TIMED)  # a summary's default entry, which no record contains
 
 
 def prepare_store(

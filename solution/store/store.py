@@ -52,7 +52,8 @@ FORMAT = 2
 RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
 # source: a hash of the npz file's contents; checksum: the checksum (seal) of the prepared file.
 INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String()})
-SEAL_BYTES = 32  # lower bound on the bytes of a row of graphs.parquet: its SHA-256 checksum
+# lower bound on the bytes of a row of graphs.parquet: its SHA-256 checksum
+SEAL_BYTES = 32
 # minimum bytes of files per process that checks a store, because a process takes time to start
 BYTES_WORTH_A_WORKER = 1 << 29
 MOST_NAMED = 3  # maximum number of graphs that a message names per kind (see name_kind)
@@ -192,7 +193,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
     advice = f"Delete {folder} and prepare the data again, or choose another folder."
     try:
         record = read_json(path, expected)
-        if record.get("format") == FORMAT:  # stores of other formats may have no checksum
+        if record.get("format") == FORMAT:  # do not verify other formats, which may lack a checksum
             record = read_sealed(path, expected)
     except FileNotFoundError as error:
         raise InputError(
@@ -213,7 +214,7 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
     content = read_as_sealed(path, files)
     with reading(path, "the list of graphs"):
         rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
-        # a few compressed bytes could unpack to any number of rows
+        # reject too many rows, because a few compressed bytes could unpack to any number of them
         if rows * SEAL_BYTES > len(content):
             raise InputError(
                 f"{path}: expected the list of graphs, but {rows:,} rows cannot fit into "

@@ -27,9 +27,8 @@ SERVERS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")
 # records whose presence tells that the other files of a folder are complete; uploaded last
 RECORDS = ("store.json", "run.json", "job.json")
-AT_ONCE, MANY = 16, 50  # transfers in parallel; number of files above which a progress bar is shown
-# by file name: [remote version, [local size, local time of change in ns]]
-Facts = dict[str, list[Any]]
+AT_ONCE, MANY = 16, 50  # parallel transfers; more than MANY files get a progress bar
+Facts = dict[str, list[Any]]  # by file name: [remote version, [local size, time of change in ns]]
 
 
 @dataclass(frozen=True)

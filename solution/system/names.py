@@ -10,10 +10,12 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # a folder's name: no separator, not hidden, not ".."
+# a folder's name: no separator, not hidden, not ".."
+NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")
 # Paths that begin like an address are taken for one; users give such a local folder as ./NAME.
 LIKE_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/|(s3|gs):", re.IGNORECASE)
-WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
+# schemes of fsspec whose paths begin with a slash
+WITHOUT_BUCKET = ("file", "local", "memory")
 # by scheme: the command that downloads a folder, for messages
 COPY = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
 MAX_NAME = 150  # maximum bytes; file systems allow 255, and a number and a suffix are added

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
-DOTS = 130  # dots per inch
+# dots per inch
+DOTS = 130
 # metadata that leaves out time stamps
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
@@ -32,7 +33,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     figure.set_dpi(DOTS)
     unmoved = rc_context({"svg.hashsalt": "fast-or-slow"})
     with replace_file(path) as temporary, warnings.catch_warnings(), unmoved:
-        # characters missing in the font are drawn as boxes
+        # do not warn of characters that the font lacks; they are drawn as boxes
         warnings.filterwarnings("ignore", "Glyph")
         if (engine := figure.get_layout_engine()) is not None:
             engine.execute(figure)

@@ -25,10 +25,8 @@ PREFIX = "fastslow-run-"
 # prefixes of the names of folders that libraries remove at exit
 KEPT = ("matplotlib-", "pymp-")
 AFTER_OTHERS = -200  # exit priority, highest first; multiprocessing removes its folder with -100
-# environment variable with the temporary folder, read by libraries and child processes
-VARIABLE = "TMPDIR"
-# environment variable with the temporary folder in use before a command made its folder
-BASE = "FASTSLOW_TEMPORARY"
+VARIABLE = "TMPDIR"  # variable with the temporary folder, read by libraries and child processes
+BASE = "FASTSLOW_TEMPORARY"  # variable with the temporary folder before a command made its own
 
 
 def find_base() -> Path:

@@ -15,8 +15,7 @@ from solution.system.files import TEMPORARY, checksum, read_sealed, replace_file
 from solution.system.names import leads_out
 
 SUFFIX = ".seal"  # ending of the file that records another file's checksum
-# key in the seal: sizes and checksums that the file may have, as describe_file returns them
-SUMS = "sha256"
+SUMS = "sha256"  # key in the seal: sizes and checksums the file may have, from describe_file
 NOTHING = "nothing"  # value for a file that did not exist, instead of its size and checksum
 
 

@@ -15,7 +15,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-WIDE = 240  # characters per line if the output is a file
+# characters per line if the output is a file
+WIDE = 240
 # controls except tab and newline, line separators, direction marks, surrogates (undecodable bytes)
 UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -120,7 +121,7 @@ class FittingTable(Table):
             sizes = [console.measure(cell) for cell in (column.header, *column.cells)]
             least = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
             needed += max(least, column.min_width or 0)
-        # a space after each column, and one between columns
+        # n columns have a space after each, and n - 1 spaces between them
         return needed + 2 * len(self.columns) - 1
 
     def _without(self, header: str) -> "FittingTable":

@@ -26,8 +26,7 @@ LOCATOR_SIGNATURE = b"PK\6\7"
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the zip format can store
 ZIP64 = 0xFFFF  # count in the end record that says: the real count is in the ZIP64 record
-# exceptions that zipfile and the libraries it uses raise for damaged archives
-BROKEN = (
+BROKEN = (  # exceptions that zipfile and the libraries it uses raise for damaged archives
     zipfile.BadZipFile,
     zlib.error,
     EOFError,

@@ -52,7 +52,7 @@ from solution.training.plan import Plan
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
 LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
-# Each student is as large as one of the ensemble's nets that it learns from.
+# Each student has the size of a single net of the ensemble that it learns from.
 STUDENTS = (
     Experiment(
         name=LAYOUT_STUDENT,

@@ -49,23 +49,26 @@ from solution.training.watch import ProgressBars
 
 # seconds after which an observed fit is stopped, once it has done a step or sent two reports
 PATIENCE = 20.0
-WORKERS_SECONDS = 6.0  # seconds until worker processes have started
-# seconds to merge the predictions of a small run; predictions merged per second in large runs
+# seconds until worker processes have started
+WORKERS_SECONDS = 6.0
+# Merging a run takes MERGING_SECONDS + number of predictions / MERGED_EACH_SECOND.
 MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
-BYTES_OF_A_PREDICTION = 6  # bytes on disk, in the job's and the experiment's file together
-# to time predictions: maximum number of graphs to fit on, and of configurations to predict
+# bytes on disk, in the job's and the experiment's file together
+BYTES_OF_A_PREDICTION = 6
+# To time predictions: fit on at most FEW graphs, predict at most TRIED configurations of a graph.
 FEW, TRIED = 8, 2000
-WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # proxy for a graph's prediction time
-# To time cost models: number of graphs to fit on; quantiles (by number of nodes) of the graphs
-# whose state tables are timed.
+# proxy for a graph's prediction time
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
+# To time cost models, FITTED graphs are fitted, and state tables are computed for the graphs at
+# the quantiles TABLED_AT of the number of nodes.
 FITTED, TABLED_AT = 4, (0.25, 0.5, 0.75)
-# for a timed state table: maximum of nodes times configurations, minimum of configurations
+# A timed state table has at most max(FEWEST_TABLED, MOST_TABLED / nodes) configurations.
 MOST_TABLED, FEWEST_TABLED = 1 << 19, 16
 # Number of configurations that a job uses of a graph: all of a test graph, at most MAX_CONFIGS of a
 # labelled one. LIMITED_WORK is the time proxy for them.
 LIMITED = pl.when(IS_TEST).then(pl.col("configs")).otherwise(pl.col("configs").clip(0, MAX_CONFIGS))
 LIMITED_WORK = pl.col("nodes").cast(pl.Float64) * LIMITED
-# smallest number of folds of a reduced run; shares of the nets' epochs to try
+# A reduced run has at least FEWEST_FOLDS folds, and one of the SHARES of the nets' epochs.
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 
@@ -73,7 +76,7 @@ FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 class Observed:
     """The estimated time of a job, extrapolated from a short fit."""
 
-    seconds: float  # to fit and predict; for a cost model without large graphs' state tables
+    seconds: float  # to fit and predict, except for large graphs' state tables of a cost model
     table_seconds: float = 0.0  # seconds to compute a state table, per node and configuration
 
 
@@ -166,7 +169,7 @@ def _observe_costs(job: Job, plan: Plan, rows: pl.DataFrame) -> Observed:
     graphs = [_take_few(graph) for graph in plan.load(few, settings)]
     ranker = settings.quick().build(job.seed)
     assert isinstance(ranker, CostRanker)
-    ranker.fit(graphs[:-1] or graphs, graphs[-1:])  # computes the tables
+    ranker.fit(graphs[:-1] or graphs, graphs[-1:])  # compute the tables before the timing
     seconds, work = [], []
     for part in (graphs[: len(graphs) // 2], graphs):
         if part:
@@ -184,7 +187,7 @@ def _observe_costs(job: Job, plan: Plan, rows: pl.DataFrame) -> Observed:
     asked = _find_predicted(job, plan)
     here = sum(graph.num_nodes * graph.num_configs for graph in graphs)
     predicting *= float(asked.select(WORK.sum()).item()) / here
-    # tables of small graphs are computed again for each model's predictions
+    # Each model's predictions compute the tables of small graphs again, so their time is added.
     table_seconds = _time_tables(job, plan, rows.sort("nodes"), ranker.backend)
     small = float(asked.filter(WORK < MANY).select(WORK.sum()).item())
     fitting = max(0.0, seconds[-1] - each * work[-1]) + each * all_work

@@ -31,8 +31,7 @@ class Job:
     experiment: Experiment
     group: tuple[str, ...]  # the collections that the model learns from
     collections: tuple[str, ...]  # the collections of `group` that the model ranks
-    # held-out fold; NO_FOLD: no fold is held out, so the model predicts only the test graphs
-    fold: int
+    fold: int  # held-out fold; NO_FOLD: none is held out, so only test graphs are predicted
     seed: int
 
     def folder(self, run: Run) -> Path:

@@ -138,7 +138,7 @@ def open_store(
         _check_collections(data, there, collections)
         hops, asker = find_hops(there, experiments, collections)
         check_preparation(store.preparation, hops, folder, asker)
-        # a store that was just prepared is checked already
+        # check a given store; a store that was prepared just now is checked already
         if folder == data and (defects := store.find_defects()):
             raise InputError(join_defects(defects))
         yield dataclasses.replace(store, is_checked=True)
@@ -332,7 +332,7 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
     for folder in there:
         try:
             store = Store.open(folder)
-        except InputError as error:  # another folder may hold an intact store
+        except InputError as error:  # try the next folder, which may hold an intact store
             refused.append(str(error))
             continue
         defect = find_other_graphs(run, store)

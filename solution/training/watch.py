@@ -128,8 +128,7 @@ def _clock(seconds: float | None) -> str:
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # lines of the terminal besides the rows: title, header, rule, prompt
-# approximate maximum number of seconds without a line in the log while fits are running
-QUIET_SECONDS = 30.0
+QUIET_SECONDS = 30.0  # approximate maximum seconds without a line in the log while fits are running
 
 
 class Watch(Protocol):

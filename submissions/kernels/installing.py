@@ -39,8 +39,7 @@ def install(folder: Path, commit: str = "") -> str:
         project, here = manifest["project"], _find_commit(manifest["project"])
         if here != manifest["commit"]:
             _pip(name, project)  # installs only packages that are missing or too old
-            # pip keeps another commit that has the same version number: replace it
-            if here is not None:
+            if here is not None:  # pip keeps another commit of the same version: replace it
                 _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()
     return f"{project} of commit {manifest['commit']}, from {folder}"

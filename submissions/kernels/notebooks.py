@@ -52,8 +52,7 @@ SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
 SAMPLE = PROJECT / "solution" / "data" / "sample"
 OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
 CELL_SECONDS = 1800  # time limit of one cell
-# seconds between attempts to kill a kernel, which may start after the first attempt
-BETWEEN_KILLS = 0.2
+BETWEEN_KILLS = 0.2  # seconds between attempts to kill a kernel, which may start after the first
 COLOURS = 128  # number of colours of a picture stored in an ipynb file
 # MIME types of cell outputs, such as progress bars, that are left out of the ipynb files
 UNREADABLE = ("application/vnd.jupyter.widget-view+json",)

@@ -36,7 +36,8 @@ from submissions.provenance import PROJECT, SourceTree
 
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
-PLACEHOLDER = "INSERT_USERNAME"  # stands for the user's name; a push replaces it
+# stands for the user's name; a push replaces it
+PLACEHOLDER = "INSERT_USERNAME"
 # packages of Kaggle's image (its tests import them: github.com/Kaggle/docker-python), never packed
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # folders that are not in the wheel

@@ -36,7 +36,8 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 class Indexing(NamedTuple):
     """Dimension numbers of a gather or a scatter; a scatter's updates take the output's role."""
 
-    offsets: list[int]  # dimensions of the output along which the elements of a slice lie
+    # dimensions of the output along which the elements of a slice lie
+    offsets: list[int]
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
     collapsed: list[int]
     mapped: list[int]  # dimensions of the tensor to which the components of an index vector refer

@@ -18,7 +18,8 @@ from solution.features.propagation.inlining import CALLING
 from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
-CALLERS = frozenset([*CALLING.split(), "custom-call"])  # opcodes that call computations
+# opcodes that call computations
+CALLERS = frozenset([*CALLING.split(), "custom-call"])
 # Columns of the node features for which the vocabulary has no name.
 TUPLE_COUNT = 29  # number of elements of a tuple
 WINDOW_COUNTS = slice(91, 93)  # number of reversed window dimensions, number of the others
@@ -56,8 +57,7 @@ class Draft:
     sizes: list[tuple[int, ...]]  # sizes of a tensor's dimensions; () for a tuple
     layouts: list[tuple[int, ...]]  # layouts of tensors, minor to major
     parts: list[int]  # number of elements of a tuple; 0 for a tensor
-    # parameter number: position of a parameter node among the parameters of its computation
-    numbers: list[int]
+    numbers: list[int]  # parameter number: a parameter's position in its computation
     operands: list[list[int]]  # nodes that a node reads: distinct, ascending
     called: list[list[int]]  # root nodes of the computations that a node calls, ascending
     users: list[list[int]]  # nodes of the same computation that read a node
@@ -212,9 +212,9 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the range of nodes of each computation; each has one root. Among the nodes between two
-    roots, the first computation ends with the last node that reads one of its nodes (with its root
-    if there is none). See _take_unread for exceptions."""
+    """Return the range of nodes of each computation; each has one root. The first of two
+    computations ends with its root, or with the last node before the next root that reads one of
+    its nodes. See _take_unread for exceptions."""
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
         last = root

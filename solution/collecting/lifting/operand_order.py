@@ -146,8 +146,8 @@ def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
     """Return a node of `pool` for each type in `wanted`, and True if two nodes of `pool` have the
-    same type (`describe` returns a node's type). The n-th occurrence of a type in `wanted` gets the
-    n-th node of the type, or the last one; if no node has the type, the n-th node of `pool`."""
+    same type (`describe` returns a node's type). The n-th occurrence of a type gets the n-th node
+    of this type, or of `pool` if no node has the type; if there are fewer nodes, the last one."""
     by_type: dict[object, list[int]] = {}
     for one in pool:
         by_type.setdefault(describe(one), []).append(one)
@@ -168,7 +168,7 @@ def _order_scattered_window(draft: Draft, node: int, operands: list[int]) -> lis
     if not whole or not initial:
         raise draft.refuse(node, "its operand or its initial value is missing")
     sources = [one for one in operands if one not in (whole[0], initial[0])] or whole[:1]
-    # of the called computations, `select` (which returns a predicate) comes before `scatter`
+    # put the called computation `select`, which returns a predicate, before `scatter`
     draft.called[node].sort(key=lambda root: draft.kinds[root] != PRED)
     return [whole[0], sources[0], initial[0]]
 

@@ -47,7 +47,8 @@ class Parts(NamedTuple):
 
 Type = Tensor | Parts
 TOKEN_TYPE = Tensor(TOKEN, (), ())
-UNREAD = Tensor(S32, (), ())  # assumed type of a tuple's element that nothing reads
+# assumed type of a tuple's element that nothing reads
+UNREAD = Tensor(S32, (), ())
 # opcodes whose result has the type of their operand, or is a tuple of their operands' types
 PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
 LACKING = "it has no element of a type that its loop needs"

@@ -11,7 +11,8 @@ from solution.programs.arguments import TYPE_NAMES, find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.obstacles import count_named
 
-REFUSED_TYPES = {"f64", "c128"}  # element types that TPUs do not have
+# element types that TPUs do not have
+REFUSED_TYPES = {"f64", "c128"}
 # Prefixes of custom calls into CPU libraries, which no TPU can run.
 CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip

@@ -13,14 +13,14 @@ from solution.system.wording import compare_times, spell
 
 # An answer that took at most this many processor seconds was read from the cache, not compiled.
 CACHED_SECONDS = 0.1
-FEW = 4  # FIRST_LAYOUTS holds for the first FEW configurations, LATER_LAYOUTS for the others
-# Mean time of code generation of a configuration / time in the first compilation: (for programs
-# without convolutions, with convolutions). New layouts of convolutions make kernels that take
-# several times as long to generate. MIXED: a configuration changes layouts and options together.
+# FIRST_LAYOUTS holds for the first FEW configurations, LATER_LAYOUTS for the others
+FEW = 4
+# Mean of (time of code generation / that time in the first compilation), as a pair: for programs
+# without convolutions, and with them. Kernels for new layouts of convolutions take several times
+# as long to generate. MIXED: a configuration changes layouts and options together.
 FIRST_LAYOUTS, LATER_LAYOUTS, MIXED = (1.2, 3.0), (0.1, 0.6), (0.55, 1.1)
 FAR = 1.3  # a prediction is corrected if it is wrong by more than this factor
-# weight of the shares measured on nine programs, as a number of complete code generations
-TRUST = 4.0
+TRUST = 4.0  # weight of the shares measured on nine programs, in complete code generations
 
 
 class Duration:
@@ -39,7 +39,8 @@ class Duration:
         self.is_known = False
         self._passes = self._generation = 0.0
         self._first = self._spent = 0.0
-        self.done = 0  # number of finished compilations, not counting the default's
+        # number of finished compilations, not counting the default's
+        self.done = 0
         # processor seconds that `describe` stated; 0 once `correct` has replaced them
         self._promised = 0.0
 

@@ -47,10 +47,8 @@ class Answer:
 
     nanoseconds: float | None  # estimate of one run; None if there is none
     refused: str = ""  # why there is no estimate
-    # hash of the compiled program; equal if two configurations compile to the same program
-    program: str = ""
-    # processor time spent on this answer, in all processes; near 0 if it was cached
-    processor_seconds: float = 0.0
+    program: str = ""  # hash of the compiled program; equal hashes mean equal programs
+    processor_seconds: float = 0.0  # on this answer, in all processes; near 0 if it was cached
     passes_seconds: float = 0.0  # part of `processor_seconds`: the passes over HLO
     is_full: bool = False  # True: the program was compiled in full for this answer
     isolated: int = 0  # number of new kernels that were compiled alone

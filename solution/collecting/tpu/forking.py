@@ -61,7 +61,8 @@ class Request:
     devices: Devices = field(default_factory=Devices)
     # layouts of parameters and results; by default those that the chip chooses
     layouts: EntryLayouts | None = None
-    is_full: bool = True  # False: run only the passes over HLO
+    # False: run only the passes over HLO
+    is_full: bool = True
     # True: pause the process after the passes; a full request for the same module can continue it
     is_paused: bool = False
     # True: the module holds kernels that the passes have optimised already; only generate code

@@ -29,7 +29,8 @@ NOT_ALONE = {*COLLECTIVES, *WAITING, "rng", "rng-bit-generator", "rng-get-and-up
 class Isolated:
     """A module that consists of single kernels of a program."""
 
-    module: bytes  # a serialized HloModuleProto, optimised and scheduled
+    # a serialized HloModuleProto, optimised and scheduled
+    module: bytes
     # {canonical name: kernel}; the kernels are results of the passes over HLO
     kernels: dict[str, Instruction]
 

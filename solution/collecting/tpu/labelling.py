@@ -42,8 +42,7 @@ from solution.system.errors import InputError
 from solution.system.terminal import say
 
 LEARN_EVERY = 8  # after each 8 configurations, find the layouts that the compiler often ignores
-# a node's layout is no longer requested once the compiler ignored this share of its requests
-MOST_IGNORED = 0.25
+MOST_IGNORED = 0.25  # share of ignored requests from which a node's layout is not requested
 PARENTS = 6  # number of fastest configurations that new ones are bred from
 LOWERING_MEGABYTES = 4096  # memory limit of the child process that reads program files
 ESTIMATES = pl.Schema(
@@ -52,7 +51,8 @@ ESTIMATES = pl.Schema(
         "nanoseconds": pl.Float64(),  # the estimate; null if the compiler refused the configuration
         # hash of the compiled program; equal if two configurations compile to the same program
         "program": pl.String(),
-        "taken": pl.Int32(),  # number of requested output layouts that the compiled program has
+        # number of requested output layouts that the compiled program has
+        "taken": pl.Int32(),
         # positions of configurable nodes whose output has another layout than requested
         "untaken": pl.List(pl.Int32()),
         # number of requested layouts whose instruction is not in the compiled program

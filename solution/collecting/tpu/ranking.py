@@ -41,15 +41,15 @@ class Budget:
     """The maximum number and processor time of compilations for one graph."""
 
     compilations: int  # maximum number of compilations, each of one set of layout requests
-    # After this much processor time no compilation is started; the last one may exceed it.
-    seconds: float = inf
+    seconds: float = inf  # no compilation starts after this processor time; the last may exceed it
 
 
 @dataclass(frozen=True, eq=False)
 class CompilerOrder:
     """A ranking of a graph's configurations by the compiler's estimates, and what it took."""
 
-    scores: np.ndarray  # (configs,) float64; lower is faster, comparable in this graph only
+    # (configs,) float64; lower is faster, comparable in this graph only
+    scores: np.ndarray
     # (configs,) float64: the compiler's estimates in nanoseconds; NaN where it was not asked or
     # refused
     estimates: np.ndarray

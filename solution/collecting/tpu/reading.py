@@ -30,8 +30,7 @@ from solution.programs.arguments import TUPLE, TYPE_NAMES
 from solution.programs.hlo.messages import MESSAGES, instructions
 
 HBM = 0  # number of the chip's main memory as a memory space in layouts
-# Opcodes that take no time: they only name values, or another instruction does the work.
-FREE = {
+FREE = {  # Opcodes that take no time: they only name values, or another instruction does the work.
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
     "opt-barrier", "partition-id", "replica-id", "domain", "get-dimension-size",
 }  # fmt: skip
@@ -44,8 +43,7 @@ FREE_CALLS = {
 PICKING = {"slice", "dynamic-slice", "gather"}
 MAJOR_REDUCE = "major-reduce"  # kind of a reduction that keeps the minor dimension
 BEGINS, WAITS, UPDATES = "-start", "-done", "-update"  # endings of asynchronous opcodes
-# A kernel's kind is the first of these opcodes that the kernel contains.
-MAIN = (
+MAIN = (  # A kernel's kind is the first of these opcodes that the kernel contains.
     "convolution", "dot", "select-and-scatter", "reduce-window", "scatter", "gather", "sort",
     "reduce", "dynamic-update-slice", "dynamic-slice", "transpose", "copy", "concatenate", "pad",
     "reverse",
@@ -60,10 +58,8 @@ class Learned:
     """The costs, found by a full compilation, of the kernels that the passes over HLO made."""
 
     costs: dict[str, Cost]  # {canonical name of a kernel: its cost}
-    # number of kernels that have another cost than a kernel with the same canonical name
-    conflicts: int
-    # True: the full compilation kept these kernels; False: it restarted and made other kernels
-    is_same: bool
+    conflicts: int  # number of kernels that have another cost than a kernel of the same name
+    is_same: bool  # False: the full compilation restarted and made other kernels
 
 
 @dataclass

@@ -63,7 +63,7 @@ def group_copies(module: Any, sites: Mapping[int, int]) -> np.ndarray:
     names = Names(inlined)
     pairs = [np.zeros((0, 2), int)]
     for computation in inlined.computations:
-        if computation.id not in called:  # called computations were inlined into their callers
+        if computation.id not in called:  # skip those that were inlined into their callers
             line = _read_line(computation, names, origins, sites)
             pairs += [_pair_sites(line, run) for run in _find_runs(line)]
     first, second = np.concatenate(pairs).T
@@ -80,7 +80,7 @@ def _read_line(
     fed: set[int] = set()
     positions: dict[int, int] = {}
     found, own, edges, reads = [], [], [], []
-    for one in computation.instructions:  # operands stand before their readers
+    for one in computation.instructions:  # in order: operands stand before their readers
         operands = list(one.operand_ids)
         if one.opcode in CONSTANT or (operands and constant.issuperset(operands)):
             constant.add(one.id)

@@ -58,8 +58,7 @@ from solution.system.errors import InputError
 
 PROBES = 2  # number of configurations that test which layouts the compiler uses
 ALIKE = 0.5  # share of random configurations with the same choice for all nodes of an opcode
-# {name of an option in this project: its name in the compiler}
-NAMES = {
+NAMES = {  # {name of an option in this project: its name in the compiler}
     "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
     "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
     "tpu_dot_dot_fusion_duplicated": "xla_tpu_dot_dot_fusion_duplicated",

@@ -157,8 +157,7 @@ class Constraints:
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     starts: np.ndarray  # (tensors,) int64, the first constraint of each tensor
-    # (constraints,) int64, the constraining node's index among the configurable ones
-    configurable: np.ndarray
+    configurable: np.ndarray  # (constraints,) int64, constraining node: index in graph.configurable
     # (constraints,) int64, where the layouts of the constraining node start in `minor` and `order`
     offsets: np.ndarray
     # int8, for each constraint one entry per layout of its node: contiguous dimension, or UNSET
@@ -177,12 +176,14 @@ class Constraints:
 class Ordered:
     """Tensors with several layout constraints, and the tensors whose layouts constrain them."""
 
-    nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
+    # (tensors,) int64, the node that computes each tensor
+    nodes: np.ndarray
     # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints
     starts: np.ndarray
     # (constraints,) int64, the constraining node's index among the configurable ones
     configurable: np.ndarray
-    tensor: np.ndarray  # (constraints,) int64, the tensor of that node: OUTPUT, INPUT or KERNEL
+    # (constraints,) int64, the tensor of that node: OUTPUT, INPUT or KERNEL
+    tensor: np.ndarray
     # (constraints, 6) int64: for each dimension of `tensor`, the constrained tensor's dimension
     renamed: np.ndarray
     sizes: np.ndarray  # (constraints, 6) float, sizes of the constrained tensor's dimensions
@@ -250,8 +251,7 @@ class Constraint(NamedTuple):
 
     position: int  # index among the configurable nodes
     tensor: int  # OUTPUT, INPUT or KERNEL: which of the node's tensors
-    # (6,) for each dimension of `tensor`, the constrained tensor's dimension
-    renamed: np.ndarray
+    renamed: np.ndarray  # (6,) for each dimension of `tensor`, the constrained tensor's dimension
 
 
 def _find_ordered(graph: Graph) -> Ordered:

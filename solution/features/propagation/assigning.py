@@ -34,9 +34,10 @@ from solution.features.propagation.pieces import Piece, divide
 from solution.features.propagation.states import Stored, mark_copies
 from solution.features.propagation.worklist import NONE, State, assign
 
-# Maximum bytes for the layouts of a block of configurations; bytes per pattern, instruction and use
+# A block's layouts take at most MOST_BYTES: POINT_BYTES per pattern and instruction or use.
 MOST_BYTES, POINT_BYTES = 1 << 30, 96
-WORKLIST = 8  # capacity of the worklist of constraints, per instruction and use
+# capacity of the worklist of constraints, per instruction and use
+WORKLIST = 8
 # Kinds of layouts that are kept after a pass: none, layouts of reshapes, layouts of reductions
 NOTHING, OF_RESHAPES, OF_REDUCTIONS = range(3)
 

@@ -19,7 +19,8 @@ class Backend:
     # before layouts are assigned, operands of dots and convolutions are transposed or swapped, and
     # dots become matrix products
     canonical_operands: bool
-    by_library: bool  # a library computes reductions and the instructions fused with them
+    # a library computes reductions and the instructions fused with them
+    by_library: bool
     # tensors are padded to tiles, and the backend chooses layouts by padded size; see tiles.py
     device_layouts: bool
 

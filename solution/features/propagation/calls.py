@@ -43,7 +43,8 @@ def _mark(names: frozenset[str]) -> np.ndarray:
 IS_ELEMENTWISE = _mark(frozenset(ELEMENTWISE.split()))
 IS_PROPAGATING, IS_POOLING, IS_FIXED = _mark(PROPAGATES), _mark(WINDOWS), _mark(WRITES_FIXED)
 
-BEHIND = -1  # operand number of a custom call that requests the layout of a result
+# operand number of a custom call that requests the layout of a result
+BEHIND = -1
 # A custom call: instance, operand number (or BEHIND), and the node and tensor whose layout it
 # requests, as indices into graph.configurable and LAYOUT_TENSORS (NONE for propagated layouts).
 Call = tuple[int, int, int, int]
@@ -101,8 +102,8 @@ def _drop_operands(graph: Graph, used: np.ndarray) -> None:
 
 def _list_propagated(graph: Graph, inlined: Inlined, asked: set[int]) -> list[Call]:
     """Return the calls for tensors that are not configurable. Layouts requested for results of the
-    instances `asked` are propagated forward. A call stands behind an instance that a layout may
-    reach, if its opcode or a reader of it needs a fixed layout (see the module docstring)."""
+    instances `asked` are propagated forward. An instance that such a layout may reach gets a
+    call if its opcode or one of its readers needs a fixed layout (see the module docstring)."""
     ranks, is_settable = tensor_ranks(graph), np.zeros(graph.num_nodes, bool)
     is_settable[graph.configurable] = True
     opcodes = graph.node_opcodes[inlined.node]

@@ -111,8 +111,8 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Return whether a dot contracts the first dimension of its left matrix. Two flags: for the dot
-    A B, and for B' A', the same dot with swapped operands."""
+    """Return two flags for a dot A B: whether it contracts the first dimension of A, and whether,
+    after a swap of the operands, it contracts the first dimension of B (then the left matrix)."""
     left, right = (
         operand[order[-1]] in letters.output
         for operand, order in zip(letters[:2], _order_dot(letters), strict=True)

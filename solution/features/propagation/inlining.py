@@ -27,7 +27,8 @@ CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
     for name in ("call", "while", "parameter", "tuple", "get-tuple-element", "opt-barrier")
 )
 SLICES = OPCODE_IDS["dynamic-slice"], OPCODE_IDS["dynamic-update-slice"]
-ITERATIONS = 10  # assumed number of a loop's iterations if guess_iterations finds none
+# assumed number of a loop's iterations if guess_iterations finds none
+ITERATIONS = 10
 # opcodes of pure operations: their operands and features determine the result
 EQUAL = """
 abs add and broadcast convert divide exponential exponential-minus-one iota log log-plus-one
@@ -35,7 +36,7 @@ logistic maximum minimum multiply negate not or power reshape rsqrt select sign 
 transpose
 """
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
-# Limits of inlining: depth of nested calls; instances (see Inlined) per node of the graph
+# Limits of inlining: depth of nested calls, and instances (see Inlined) per node of the graph
 MAX_DEPTH = 50
 MAX_GROWTH = 4
 
@@ -49,13 +50,15 @@ class Inlined:
     """The instructions after calls are inlined. An instance is a copy of a node: a node in a called
     computation has an instance for each call of the computation, other nodes have one instance."""
 
-    node: list[int] = field(default_factory=list)  # the node of each instance
+    # the node of each instance
+    node: list[int] = field(default_factory=list)
     # for each instance, the instances that it reads, sorted by node
     reads: list[list[int]] = field(default_factory=list)
     # for each instance in `reads`, the operand that the graph's edge names: the instance's node, or
     # the call or tuple whose result contains the instance
     named: list[list[int]] = field(default_factory=list)
-    results: list[int] = field(default_factory=list)  # instances that are results of the program
+    # instances that are results of the program
+    results: list[int] = field(default_factory=list)
     # Instances that the compiler adds or changes. `orders`: {inserted transpose: its permutation}.
     # `matrices`: {dot whose operands become matrices: sizes of its result}. `reshapes`: inserted
     # after these dots, to restore the result's sizes.

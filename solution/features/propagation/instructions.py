@@ -46,17 +46,16 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     calls that each request a tensor's layout, and a reader of the results. A use is an operand as
     one instruction reads it. Layouts are packed into integers, see canonical.pack_layout."""
 
-    node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
+    # (instructions,) int64, the node whose tensor is computed; NONE for no node
+    node: np.ndarray
     # (instructions,) int64. A custom call has the opcode of the node whose tensor it reads. The
     # last instruction, which reads the program's results, has NO_OPCODE.
     opcodes: np.ndarray
     kind: np.ndarray  # (instructions,) int8, CHANGES ... GIVES: effect of each on layouts
     rank: np.ndarray  # (instructions,) int64, number of dimensions of the result
     sizes: np.ndarray  # (instructions, 6) int64, dimensions of the result; 1 past the rank
-    # (instructions, 6) int64, the `dimensions` attribute; NONE past its length
-    dimensions: np.ndarray
-    # (instructions,) int64, the result's layout if the module or the backend fixes it; else UNSET
-    fixed: np.ndarray
+    dimensions: np.ndarray  # (instructions, 6) int64, attribute `dimensions`; NONE past its length
+    fixed: np.ndarray  # (instructions,) int64, layout fixed by the module or backend, or UNSET
     # (instructions,) int64, the layout in which the device would store the result if it were a
     # parameter or a result of the program
     device: np.ndarray
@@ -70,14 +69,11 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     # transpose reads the dot and no custom call stands between the two; otherwise UNSET.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
-    # (uses,) int64, the instance whose result is read, perhaps through a custom call
-    read: np.ndarray
+    read: np.ndarray  # (uses,) int64, the instance whose result is read, perhaps via a custom call
     reader: np.ndarray  # (uses,) int64, the instruction that reads
-    # (uses,) int64, the layout that the backend requests for an operand; UNSET if it requests none
-    wanted: np.ndarray
+    wanted: np.ndarray  # (uses,) int64, layout that the backend requests for an operand, or UNSET
     before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
-    # (instructions,) int64, the custom call that requests the result's layout, or NONE
-    behind: np.ndarray
+    behind: np.ndarray  # (instructions,) int64, call that requests the result's layout, or NONE
     # (instructions, 2) int64: the node and tensor whose layout a custom call requests, as indices
     # into graph.configurable and LAYOUT_TENSORS; NONE for other instructions
     asked: np.ndarray

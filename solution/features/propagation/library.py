@@ -65,8 +65,7 @@ MOST = 96  # maximum size of a fusion: number of its instructions and of operand
 # steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
 WINDOW = 32  # number of elements along a dimension in one window of a reduction in two steps
-# cost of a reduction in two steps if its windows fill the dimension, relative to a padded dimension
-FULL = 0.25
+FULL = 0.25  # cost of a two-step reduction if its windows fill the dimension; 1 if it is padded
 # Opcodes that propagate layouts in layout assignment, but not yet in the earlier pass in which XLA
 # decides which reductions to split into two steps.
 NOT_YET = """

@@ -213,7 +213,7 @@ def _is_bitcast(program, state, op, use):
     rows, made_rows = sizes[unpack(read, 1)], made_sizes[unpack(made, 1)]
     if minor != made_minor or rows == made_rows:
         return minor == made_minor
-    # a tile has as many rows as the second minor dimension, rounded up to a power of two
+    # a tile has as many rows as the second minor dimension (`rows`), rounded up to a power of two
     if minor > LANES:
         return rows % SUBLANES == 0 and made_rows % SUBLANES == 0
     return _fills_tiles(rows) and _fills_tiles(made_rows)
@@ -237,7 +237,7 @@ def keep_reductions(program, state):
         if read == UNSET:
             read = state.buffers[state.source[use]]
         made, rank = _reduced(read, program.dimensions[op], program.rank[program.read[use]])
-        if rank != program.rank[op]:  # the shapes contradict the list of summed dimensions
+        if rank != program.rank[op]:  # skip: the shapes contradict the summed dimensions
             continue
         is_alike = compare(made, state.buffers[op], program.sizes[op], program.rank[op]) == ALIKE
         if not is_alike and state.kept_buffers[op] == UNSET:

@@ -110,7 +110,7 @@ def _cut(
     uses = np.union1d(own_uses, np.flatnonzero(np.isin(program.reader, whole)))
     inner = np.union1d(whole, np.append(program.reader[uses], program.number - 1))
     ops = np.union1d(inner, program.read[uses])
-    is_base = ~np.isin(ops, inner)  # a neighbour that is only read and must request nothing
+    is_base = ~np.isin(ops, inner)  # a neighbour that only supplies an operand
     return Piece(
         _renumber(program, ops, uses, is_base),
         ops,
@@ -125,7 +125,7 @@ def _cut(
 def _renumber(
     program: Instructions, ops: np.ndarray, uses: np.ndarray, is_base: np.ndarray
 ) -> Instructions:
-    """Return a program of these instructions and uses; where `is_base`, nothing is requested."""
+    """Return a program of `ops` and `uses`, renumbered. Where `is_base`, nothing is requested."""
     new_op = np.full(program.number + 1, NONE)
     new_op[ops] = np.arange(len(ops))
     new_op[-1] = NONE  # the index NONE (-1) maps to NONE

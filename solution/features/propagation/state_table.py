@@ -47,7 +47,8 @@ from solution.features.propagation.states import (
 )
 from solution.system.shelf import recall
 
-ENOUGH = 16  # a loop over at least this many consecutive elements is not short
+# a loop over at least this many consecutive elements is not short
+ENOUGH = 16
 # maximum number of elements of a pooling's window for which the layout decides whether it is fast;
 # poolings with larger windows are slow in any layout
 UNROLLED = 4
@@ -108,11 +109,12 @@ WRITTEN = 3
 MANY = 1 << 20
 # fields of Graph that a state table depends on; it also depends on the codebook
 PROGRAM = ("node_features", "node_opcodes", "edges", "configurable", "summed")
-LEAST_SHARE = 1e-9  # added to shares before their logarithm
+# added to shares before their logarithm
+LEAST_SHARE = 1e-9
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = library.SPLIT + 1
-# Columns of StateTable.shares: 1 / number of instructions; bytes moved / bytes of all tensors
-# (index BYTES); square root of this column.
+# StateTable.shares has NUM_SHARES columns: 1 / number of instructions, bytes moved / bytes of all
+# tensors (column BYTES), and the square root of column BYTES.
 NUM_SHARES, BYTES = 3, 1
 
 
@@ -202,11 +204,9 @@ class StateTable:
     numbers: np.ndarray
     instructions: int  # number of instructions among the points; uses are numbered after them
     layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
-    # (states, 3) int64, the nodes of the written or copied tensor and of the two main operands
-    tensors: np.ndarray
+    tensors: np.ndarray  # (states, 3) int64, nodes of the tensor and of the two main operands
     node: np.ndarray  # (states,) int64, the node of the written or copied tensor; num_nodes: none
-    # (states,) int64, the node that reads the copy; `node` if the state is of an instruction
-    reader: np.ndarray
+    reader: np.ndarray  # (states,) int64, reader of the copy; `node` for an instruction's state
     features: np.ndarray  # (states, columns) float32, see list_state_features
     shares: np.ndarray  # (states, NUM_SHARES) float32: weights of each state's cost, see NUM_SHARES
     # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 if nothing is
@@ -227,8 +227,8 @@ class StateTable:
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors; padding
     # of results whose layout a configuration may set counts WRITTEN times
     padding: np.ndarray
-    # (states,) float32: how often the tensor is computed or copied, divided by the bytes of all
-    # tensors; more than once in a loop on a TPU, always once on a CPU
+    # (states,) float32: number of times that the tensor is computed or copied / bytes of all
+    # tensors. The number is 1, except in loops on a TPU.
     runs: np.ndarray
     # (states,) bool: True for states of instructions, False for states of uses. States of custom
     # calls are True on a CPU, where the calls cut fusions. They are False on a TPU, which removes
@@ -361,8 +361,7 @@ class Measured:
     # requested, times how often each tensor is computed
     total: float
     is_padded: bool  # True if the backend pads tensors to register tiles
-    # (states,) float64: how often the tensor is computed or copied; see count_runs
-    runs: np.ndarray
+    runs: np.ndarray  # (states,) float64: how often a tensor is computed or copied; see count_runs
 
 
 def _measure(

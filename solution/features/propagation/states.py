@@ -269,11 +269,9 @@ class Points:
     instruction reads it)."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
-    # (states,) int64, the instruction; for a use, the instruction that reads
-    instruction: np.ndarray
+    instruction: np.ndarray  # (states,) int64, the instruction; for a use, its reader
     made: np.ndarray  # (states,) int64, the instruction whose tensor is computed or copied
-    # (states, 2) int64, the instructions that compute the two main operands; `made` if missing
-    read: np.ndarray
+    read: np.ndarray  # (states, 2) int64, instructions of the main operands; `made` if missing
 
 
 def find_points(instructions: Instructions, point: np.ndarray) -> Points:

@@ -43,7 +43,8 @@ from solution.features.propagation.inlining import Inlined
 if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
-MOST_GROUPS = 5  # maximum number of groups of dimensions of a reshape whose orders are compared
+# maximum number of groups of dimensions of a reshape whose orders are compared
+MOST_GROUPS = 5
 # opcodes of the readers on a path from one dot to another dot that depends on it
 PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
 REDUCE = OPCODE_IDS["reduce"]

@@ -39,7 +39,7 @@ from solution.features.propagation.orders import (
 
 # flags of a constraint. MANDATORY: it replaces an earlier one. URGENT: it is propagated first.
 MANDATORY, URGENT = 1, 2
-# Indices into State.ends: size of the stack; end and begin of the queue; size of `added`; steps.
+# Indices into State.ends, whose comment says what each entry counts.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
 # maximum number of propagation steps, divided by the number of instructions and uses; without this
@@ -53,8 +53,7 @@ class State(NamedTuple):
     instructions + u is on use u. assign() overwrites all arrays."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
-    # (uses,) int64, layouts in which operands are read; UNSET without a constraint
-    uses: np.ndarray
+    uses: np.ndarray  # (uses,) int64, layouts in which operands are read; UNSET if unconstrained
     source: np.ndarray  # (uses,) int64, the instruction whose result each use reads
     marks: np.ndarray  # (instructions + uses,) int8, flags MANDATORY, URGENT of each constraint
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others

@@ -73,10 +73,10 @@ class Blocks(NamedTuple):
 class Misses(NamedTuple):
     """The number of blocks (configs,) of all tensors that a kernel loads into a cache."""
 
-    # if the least recently used block is evicted: a level's data stays in the cache as a whole, or
-    # not at all
+    # for a cache that evicts the least recently used block: either all data of a level stays in it,
+    # or none
     least_recent: np.ndarray
-    # if other blocks may be evicted: the part of a level's data that fits into the cache stays
+    # for a cache that may evict other blocks: as much of a level's data stays as fits into it
     gradual: np.ndarray
 
 

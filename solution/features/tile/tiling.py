@@ -17,8 +17,8 @@ from solution.domain.neighbours import find_depths
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
 from solution.features import operations
 
-# Order of loop numbers: from 0, the loops along the dimensions of the tiled tensor, major to minor;
-# REDUCTION, the loop of a sum; from WINDOW on, the loops along dimensions of convolution weights.
+# Loops are numbered. The loops along the dimensions of the tiled tensor, major to minor, have the
+# numbers from 0, the loop of a sum has REDUCTION, loops along convolution weights begin at WINDOW.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1
@@ -161,8 +161,7 @@ class Convolved:
 
     node: int
     weights: int  # node of the weights, which the competition calls the kernel
-    # index of the output features among the dimensions of the weights, major to minor
-    output_position: int
+    output_position: int  # the output features' index among the weights' dimensions, major to minor
 
 
 def _find_convolved(graph: Graph) -> Convolved | None:

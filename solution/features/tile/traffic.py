@@ -54,8 +54,8 @@ SIZES = {  # bytes, compared with the working set; a TPU core fills the scratchp
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-# Number of input tensors with columns of their own: the largest tensors; of equally large tensors,
-# those with the longest strides.
+# Number of input tensors that have columns of their own. They are the largest ones; among equally
+# large tensors, longer strides come first.
 READ = 2
 
 _OF_ALL = (
@@ -116,8 +116,7 @@ class Touch:
     lines: np.ndarray
     pages: np.ndarray
     run: np.ndarray  # number of contiguous elements of the part
-    # number of tiles that load their part, because it differs from the previous tile's part
-    trips: np.ndarray
+    trips: np.ndarray  # tiles that load their part because it differs from the previous tile's part
     least: float  # number of cache lines of the whole tensor, which is the least possible traffic
 
 

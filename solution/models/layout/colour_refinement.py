@@ -43,8 +43,7 @@ class Colours:
     # (nodes, configs) int32: the node's colour in each configuration
     numbers: np.ndarray
     nodes: np.ndarray  # (colours,) int64: the node that each colour belongs to
-    # (colours,) int64: one configuration in which the colour's node has this colour
-    configs: np.ndarray
+    configs: np.ndarray  # (colours,) int64: one configuration in which the node has this colour
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
@@ -210,8 +209,7 @@ class Marks(NamedTuple):
     """Features of layout constraints, for the few colours whose tensor is constrained."""
 
     colours: np.ndarray  # (marked,) int64, ascending: the colours with constraints
-    # (marked, extras) float32: features of the constraints, for each entry of `colours`
-    values: np.ndarray
+    values: np.ndarray  # (marked, extras) float32: features of the constraints on each of `colours`
 
     def expand(self, count: int) -> np.ndarray:
         """Return features (count, extras) for all `count` colours; 0 for unconstrained colours."""
@@ -237,7 +235,8 @@ class ColourPlan:
     of a node over configurations. Nodes and (node, layout) pairs are numbered through all
     graphs."""
 
-    nodes: np.ndarray  # (colours before the first round,) int64: the node of each of these colours
+    # (colours before the first round,) int64: the node of each of these colours
+    nodes: np.ndarray
     # (configured,) int64: the colours before the first round whose nodes are configurable
     configured: np.ndarray
     pairs: np.ndarray  # (configured,) int64: the (node, layout) pair of each colour in `configured`

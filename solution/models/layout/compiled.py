@@ -44,7 +44,8 @@ NUM_MARKS = len(CONFLICTS)
 NOTHING = -1
 FLOAT = np.float32
 ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
-MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
+# in float32, erf(x) is 1 for x above this
+MOST_ERF = FLOAT(4)
 # _density computes exp(-y), y at most MOST_EXPONENT, as exp(-y / PARTS) to the power of PARTS
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
 # "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops of

@@ -45,7 +45,8 @@ from solution.models.settings import check_penalties, check_size
 from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
-FARTHEST = 10.0  # standardised columns are clipped to -FARTHEST ... FARTHEST
+# standardised columns are clipped to -FARTHEST ... FARTHEST
+FARTHEST = 10.0
 # scale of the terms of opcodes in an angle: two states that differ in the opcode only are about
 # sqrt(2) * OPCODE deviations apart
 OPCODE = 0.3
@@ -53,8 +54,8 @@ OPCODE = 0.3
 MAKING = 0.2
 # expected size of the factor on copies of arguments, relative to all other learned weights
 ARGUMENT = 10.0
-# minimum slope of a program's line from prior costs (divided by the deviation of copied bytes) to
-# standardised log runtimes
+# Each program has a line: standardised log runtime = slope * prior cost / deviation of copied
+# bytes. Its slope is at least LEAST_SLOPE.
 LEAST_SLOPE = 0.05
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
 # maximum number of cosines, or of (configuration, state) entries, in memory at once
@@ -65,7 +66,8 @@ CHUNK_VALUES = 1 << 22
 class CostKernelSettings(known_costs.CostSettings):
     """Settings of the additive cost model with random features."""
 
-    cosines: int = 1024  # number of random features of a state
+    # number of random features of a state
+    cosines: int = 1024
     # penalty of squared weights, added to the mean squared error over configurations and programs
     penalty: float = 5e-5
     # variance of a program's deviations from the weights that all programs share, relative to noise
@@ -89,7 +91,8 @@ class Cosines:
     """A function that returns random features of states: cos(columns @ directions + opcode terms +
     phases), where columns are the standardised features of a state in the state table."""
 
-    scaler: Scaler  # standardises the columns of the state table
+    # standardises the columns of the state table
+    scaler: Scaler
     # (columns, cosines) float32: random weights of the columns in each cosine's angle
     directions: np.ndarray
     # (2, opcodes, cosines) float32: terms of the producer's and of the reader's opcode in the angle

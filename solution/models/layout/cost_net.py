@@ -49,7 +49,8 @@ from solution.system.report import Report, silent
 
 # maximum number of (configuration, state) entries that are summed at once, to bound memory
 CHUNK_VALUES = 1 << 24
-OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
+# length of the vector that embeds an opcode
+OPCODE_WIDTH = 16
 # Fields of the state table that are copied to CostInputs unchanged.
 COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",
            "slow_products", "padding")  # fmt: skip
@@ -58,8 +59,7 @@ MOST_TIMES = 3.0
 # largest absolute value of the learned cost of an instruction's byte, relative to a copied byte
 MOST = 0.3
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
-# learning rate of the factor on copies of arguments, relative to all other parameters
-ARGUMENT_RATE = 40.0
+ARGUMENT_RATE = 40.0  # learning rate of the factor on copies of arguments, relative to other rates
 # At most 1000 configurations of a graph: more configurations of a large graph have too many states.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
@@ -83,20 +83,17 @@ class CostInputs:
 
     opcodes: Tensor  # (nodes,) int64: opcode number of each node
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
-    # (states,) int64, the node of the tensor that is written or copied; num_nodes if there is none
-    node: Tensor
-    # (states,) int64, the node that reads the copy; equal to `node` for an instruction's state
-    reader: Tensor
+    node: Tensor  # (states,) int64, node of the tensor that is written or copied; num_nodes: none
+    reader: Tensor  # (states,) int64, reader of the copy; `node` for an instruction's state
     features: Tensor  # (states, columns) float32: columns that describe a state
-    # (states, NUM_SHARES) float32: sizes that costs are multiplied by, such as a share of bytes
-    shares: Tensor
-    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0: no copy
-    strides: Tensor
+    shares: Tensor  # (states, NUM_SHARES) float32: factors of costs, such as a share of bytes
+    strides: Tensor  # (states,) float32: log2 of elements between consecutive reads; 0: no copy
     # (states,) float32: share of all tensors' bytes that is in loops too short to be fast
     short_loops: Tensor
     # (states,) float32: share of all tensors' bytes that a library fuses with a reduction
     at_once: Tensor
-    split: Tensor  # (states,) float32: share of all tensors' bytes that are reduced in two steps
+    # (states,) float32: share of all tensors' bytes that are reduced in two steps
+    split: Tensor
     # (states,) float32: multiplications of dots that the library does not compute, over all bytes
     slow_products: Tensor
     padding: Tensor  # (states,) float32: see StateTable.padding
@@ -104,8 +101,7 @@ class CostInputs:
     is_copied: Tensor  # (states,) float32: 1 if an operand is copied
     is_made: Tensor  # (states,) float32: 1 for the state of an instruction, see StateTable.is_made
     numbers: np.ndarray  # (distinct configs, entries): the states of each configuration
-    # (distinct configs,) bool: the reference list, whose mean and spread scale the scores
-    listed: Tensor
+    listed: Tensor  # (distinct configs,) bool: reference list, whose mean and spread scale scores
 
 
 class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):

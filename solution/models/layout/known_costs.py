@@ -30,8 +30,7 @@ from solution.models.settings import check_choice
 from solution.system.shelf import is_keeping
 
 STRIDED = 0.3  # extra cost of a copied byte for each doubling of the read stride
-# cost that is saved for each byte that a library fuses with a reduction, relative to a copied byte
-ONCE = 0.5
+ONCE = 0.5  # cost saved per byte that a library fuses with a reduction, relative to a copied byte
 SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byte
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
 SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
@@ -76,7 +75,8 @@ class KnownCosts:
     # program) do not count if they may be free. On a TPU this includes the cost of padding, because
     # layouts may differ in padding alone.
     moved: np.ndarray
-    copying: np.ndarray  # cost of the copies counted in `moved`
+    # cost of the copies counted in `moved`
+    copying: np.ndarray
     # cost of copying arguments, which may be free: not included in `extra` and `total`
     arguments: np.ndarray
     # extra cost of instructions with short loops, two-step reductions, slow products or padding

@@ -64,7 +64,8 @@ class LayoutArrays:
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
     # (pairs, 18) int8: the layout of each (node, layout) pair, its 18 numbers shifted to 0 ... 6
     pair_tokens: np.ndarray
-    pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32: see describe_pairs
+    # (pairs, NUM_PAIR_FEATURES) float32: see describe_pairs
+    pair_features: np.ndarray
     # (distinct configs,) bool: the reference list, which sets means, deviations and frequencies
     listed: np.ndarray
     structure: Structure

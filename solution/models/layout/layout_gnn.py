@@ -48,12 +48,11 @@ from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-# maximum number of a layer's values in memory at once in prediction, if configurations share none
+# maximum values of a layer in memory at once in prediction, counted as if none were shared
 CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16  # length of the vector that embeds an opcode
 TOKEN_WIDTH = 4  # length of the vector that embeds one of a layout's 18 numbers
-# One graph a step: many small steps learn more in the same time than few large ones.
-TRAINING = TrainingSettings(
+TRAINING = TrainingSettings(  # one graph a step: small steps learn more in the same time
     loss="list_mle",
     epochs=12,
     patience=None,
@@ -100,8 +99,7 @@ class LayoutInputs:
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
     layouts: Tensor  # (layouts, 18) int8 tokens 0 to 6: the distinct layouts of all pairs
     pair_layout: Tensor  # (pairs,) int64: the row of `layouts` that each pair has
-    # (pairs, NUM_PAIR_FEATURES) float32: features and frequency of each pair's layout
-    pair_features: Tensor
+    pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32: features, frequency of the layout
     # (distinct configs,) bool: the reference list, whose mean and deviation standardise sums
     listed: Tensor
     structure: Structure
@@ -259,7 +257,8 @@ class Computation:
     """All index tensors and rounds of a batch; nodes and pairs are numbered through all graphs. A
     colour is a distinct value of a node over configurations."""
 
-    nodes: Tensor  # (colours before the first round,) int64: the node of each of these colours
+    # (colours before the first round,) int64: the node of each of these colours
+    nodes: Tensor
     # (configured,) int64: positions, in `nodes`, of the colours whose nodes are configurable
     configured: Tensor
     pairs: Tensor  # (configured,) int64: the (node, layout) pair of each entry of `configured`

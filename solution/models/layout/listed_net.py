@@ -33,8 +33,7 @@ from solution.models.nets.forward import find_scale, put_on_scale
 # than this share of the configurable nodes.
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
-# maximum number of configurations that are computed together from one known configuration
-BATCH = 64
+BATCH = 64  # maximum number of configurations computed together from one known configuration
 # more than MANY configurations of a graph with fewer than SMALL nodes are computed in full, because
 # they share most node values
 SMALL, MANY = 1000, 16
@@ -44,7 +43,8 @@ SMALL, MANY = 1000, 16
 class Known:
     """A configuration for which all values that the net computes are kept."""
 
-    layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
+    # (configurable, 18) int8: layout of each configurable node
+    layouts: np.ndarray
     # (nodes, len(CONFLICTS)) float32: features of the layout constraints on each node's tensor
     extra: np.ndarray
     # for each round of message passing (3 x nodes, half): the messages that nodes send

@@ -153,7 +153,7 @@ class NumpyLayers:
         return np.concatenate(parts, axis=1)
 
     def flatten(self, x: np.ndarray) -> np.ndarray:
-        # reshape(len(x), -1) fails if there are no rows
+        # not reshape(len(x), -1), which fails if there are no rows
         return x.reshape(len(x), math.prod(x.shape[1:]))
 
     def split_rows(self, x: np.ndarray, width: int) -> np.ndarray:

@@ -35,13 +35,13 @@ from solution.models.nets.validation import validate
 from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
-WARM_UP = 0.1  # share of all steps over which the learning rate rises
+# share of all steps over which the learning rate rises
+WARM_UP = 0.1
 # a graph with more than MANY times as many configurations as are drawn is sampled without a
 # permutation, which would be slow
 MANY = 10
 LOOK_SECONDS = 2.0  # minimum number of seconds between two reports of progress inside an epoch
-# at most this many values of a layer are in memory at once while training: 16 MB
-MAX_VALUES = 1 << 22
+MAX_VALUES = 1 << 22  # maximum number of values of a layer in memory in training: 16 MB
 # number of steps whose index arrays other threads compute in advance, because computing them takes
 # longer than the step on a GPU
 PLANNED_AHEAD = 2

@@ -15,8 +15,7 @@ class TrainingSettings:
     """Settings of the training loop. An epoch visits every graph, large ones several times."""
 
     loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
-    # factor of runtime_squared_error, which is added to the loss; 0: not added
-    regression: float = 0.0
+    regression: float = 0.0  # factor of runtime_squared_error, which is added to the loss; 0: none
     # "adamw": warm-up, half a cosine, gradient clipping; "adam": constant rate, no clipping
     optimizer: str = "adamw"
     epochs: int = 60

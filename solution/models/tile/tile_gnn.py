@@ -45,8 +45,7 @@ class TileGnnSettings(RankerSettings):
     width: int = 64
     blocks: int = 2
     block: str = "both_ways"  # a name in models.nets.convolutions.BLOCKS
-    # also encode each loop of the kernel (a token), not only the feature table
-    tokens: bool = False
+    tokens: bool = False  # encode each loop of the kernel (a token) as well as the feature table
     heads: int = 0  # heads of the attention across configurations; 0: none
     dropout: float = 0.1
     training: TrainingSettings = field(default_factory=TrainingSettings)

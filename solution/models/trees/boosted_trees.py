@@ -51,7 +51,8 @@ OF_LEAVES = {"leaf_value": np.float64, "leaf_weight": np.float64, "leaf_count": 
 INTERNAL = {"internal_value": np.float64, "internal_weight": np.float64, "internal_count": np.int64}
 # names of all lines of a tree's text, in order
 TREE = ("num_leaves", "num_cat", *OF_SPLITS, *OF_LEAVES, *INTERNAL, "is_linear", "shrinkage")
-OF_A_SPLIT = OF_SPLITS | INTERNAL  # all lines with one number per split
+# all lines with one number per split
+OF_A_SPLIT = OF_SPLITS | INTERNAL
 # Bits of decision_type that are allowed. The bit of value 1, a categorical split, is not.
 DEFAULT_LEFT, MISSING_NAN = 2, 8
 MODEL = "model.txt"
@@ -248,8 +249,7 @@ class TrainingTable:
 
     features: np.ndarray  # (rows, columns) float32: rows of the feature table
     labels: np.ndarray  # (rows,): each row's label, which the trees learn to predict
-    # number of rows of each group; a ranking loss compares only rows of the same group
-    sizes: list[int]
+    sizes: list[int]  # rows of each group; a ranking loss compares only rows of the same group
 
 
 class BoostedTrees(Ranker):

@@ -152,8 +152,8 @@ def schedule_earliest(
 
 @njit(cache=True, nogil=True)
 def may_start_early(seconds, favourite, task):
-    """Return whether a task takes no time on some device, or is a favourite consumer (m-SCT): it
-    may start, or count as starting, before a device is free."""
+    """Return whether a task may start, or count as starting, before a device is free. It may if it
+    takes no time on some device, or is a favourite consumer (m-SCT)."""
     return favourite[task] >= 0 or seconds[task].min() == 0
 
 

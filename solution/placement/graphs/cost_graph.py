@@ -97,13 +97,11 @@ class CostGraph:
     fusion_kinds: np.ndarray  # (nodes,) uint8: ALONE, ELEMENTWISE, ..., DATA
     operations: np.ndarray  # (nodes,) float64: arithmetic operations
     output_bytes: np.ndarray  # (nodes,) float64: bytes of the output, whole numbers
-    # (nodes,) float64: bytes held for the whole step, including a resident output
-    resident_bytes: np.ndarray
+    resident_bytes: np.ndarray  # (nodes,) float64: bytes held all step, resident output included
     shapes: np.ndarray  # (nodes, 6) float32: dimensions of the output, padded with 0
     element_types: np.ndarray  # (nodes,) uint8: index into vocabulary.ELEMENT_TYPE
     edges: np.ndarray  # (edges, 2) int64, sorted rows [consumer, producer], producer < consumer
-    # (nodes,) int64: the leader of each node: the first of the nodes that must share its device
-    leaders: np.ndarray
+    leaders: np.ndarray  # (nodes,) int64: the first of the nodes that must share each node's device
     stages: np.ndarray  # (nodes,) int64: number of the layer or cell; -1: not known
     numbers: np.ndarray  # (nodes,) int64: the node's number before nodes were sorted
 

@@ -80,8 +80,8 @@ def cost_graph_of(graph: Graph) -> cost_graph.CostGraph:
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return numbers (nodes,); nodes with the same number share a device. A node that runs no
     kernel shares the device of its first producer or, without one, of its first reader."""
-    # neighbour of a DATA node: its first reader, overwritten by its first producer if it has one;
-    # of another node: the node itself
+    # A DATA node's neighbour is its first reader, then overwritten by its first producer, if any.
+    # Another node's neighbour is the node itself.
     neighbour = np.arange(len(kinds))
     for columns in ((1, 0), (0, 1)):
         end, other = edges[:, columns[0]], edges[:, columns[1]]

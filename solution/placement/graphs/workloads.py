@@ -79,8 +79,9 @@ HELD_OUT = (
     *(_workload("wavenet", *sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
-DRAWN = 96  # number of drawn programs that are reserved for training: never used for validation
-# maxima at scale 1: layers x time steps of a recurrent network; layers of a WaveNet
+# number of drawn programs that are reserved for training: never used for validation
+DRAWN = 96
+# maxima at scale 1. CELLS: layers x time steps of a recurrent network. LAYERS: layers of a WaveNet.
 CELLS, LAYERS = 40, 24
 # number of time steps of the recurrent networks in DOCUMENT, whose names do not contain it
 STEPS = {

@@ -63,7 +63,7 @@ class Votes(NamedTuple):
     weights of all votes on one node's device add up to 1."""
 
     to: Tensor  # (votes,) int64: the node whose device is voted on
-    of: Tensor  # (votes,) int64: the neighbour that votes, for the devices that it prefers itself
+    of: Tensor  # (votes,) int64: the neighbour, which votes for the devices that it prefers
     weights: Tensor  # (votes,) float32: see _find_votes
 
 

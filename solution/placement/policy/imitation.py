@@ -117,7 +117,7 @@ class StepRunner:
         return loss.detach()
 
 
-# for weigh_devices: part of the weight that is equal for all nodes; cap on delay / mean delay
+# In weigh_devices, EVEN is the part of the weight that is equal for all nodes; MOST caps the rest.
 EVEN, MOST = 0.3, 30.0
 
 
@@ -130,8 +130,7 @@ class TrainingInstance:
     names: Tensor  # (renamings, devices) int64: allowed device numbers, see list_renamings
     actions: dict[str, Tensor]  # (1, nodes) int64 per decided task: the actions to imitate
     fixed: dict[str, Tensor]  # (1, nodes) int64 per task that is not decided: its actions
-    # (nodes,) float32 per decided task: weight of each node in the loss; they add up to 1
-    weights: dict[str, Tensor]
+    weights: dict[str, Tensor]  # (nodes,) float32 per decided task: weights in the loss, sum 1
 
 
 def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:

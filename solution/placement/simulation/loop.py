@@ -23,11 +23,11 @@ from numba import njit
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
-# Rows of `nodes`: of a node, its fusion kind, kernel and device; of a kernel, its first node; of a
-# node, the next node in its kernel; of a kernel, the number of edges for which it waits.
+# Rows of `nodes`. Each node has its fusion KIND, KERNEL, DEVICE and the NEXT node in its kernel.
+# Each kernel has its FIRST node and the number of edges for which it is WAITING.
 KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
-# Rows of `costs`: of a node, its output and resident bytes; of a kernel, its seconds, its priority,
-# and the times at which it is ready, starts and ends.
+# Rows of `costs`. Each node has its OUTPUT and RESIDENT bytes. Each kernel has its SECONDS, its
+# priority (LEVEL), and the times at which it is READY, starts (START) and ends (END).
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
 # Rows of `devices` (2, devices) float64: bytes in use at this time, and the maximum so far.
 USED, PEAK = range(2)

@@ -119,7 +119,7 @@ def find_waits(groups, placement, devices, start, end, what):
     (transfers,) before each transfer on its link."""
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
-        # not for data, which occupies no device
+        # leave out data nodes, which take no time on a device
         if groups[node] == node and end[node] > start[node]:
             before[node] = last[placement[node]]
             last[placement[node]] = node

@@ -20,8 +20,7 @@ ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 1
 WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilation",
                   "base_dilation")  # fmt: skip
 SPATIAL = 4  # number of a convolution's spatial dimensions that the features hold
-# number of a slice's or padding's dimensions whose values the features hold
-FEW = 2
+FEW = 2  # number of a slice's or padding's dimensions whose values the features hold
 NONE = -1  # stands for a missing dimension, because 0 is a dimension
 # a main computation, which ends a section of Nodes.splits, has one of these words in its name
 MAIN_COMPUTATIONS = ("cluster", "while", "cond")
@@ -32,8 +31,7 @@ class Nodes:
     """The graph of a module, without configurations."""
 
     features: np.ndarray  # (nodes, 140) float32: the node features of TpuGraphs
-    # (nodes,) uint8: ids of opcodes; 0 for an opcode that the competition does not know
-    opcodes: np.ndarray
+    opcodes: np.ndarray  # (nodes,) uint8: ids of opcodes; 0 if the competition does not know one
     edges: np.ndarray  # (edges, 2) int64: each row is [consumer, producer]
     # (1, s) int64: the first node of each section, then the number of nodes. A section consists of
     # the nodes of consecutive computations, up to a main one (see MAIN_COMPUTATIONS) or the end.

@@ -60,8 +60,7 @@ class Record:
     splits: np.ndarray  # (1, s) int64: boundaries of the sections of nodes, see nodes.Nodes
     nanoseconds: np.ndarray  # (configs,) int64: runtimes; zeros if there are no labels
     normalizer: int  # nanoseconds by which a tile graph's runtimes are divided
-    # number of runs that are not in the graph, because they failed, or have no time while others do
-    left_out: int
+    left_out: int  # runs that are not in the graph: failed, or without a time while others have one
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:

@@ -94,7 +94,7 @@ class Screen(ExitStack):
     def show(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
         """Show a report of task `number`. `facts`, `more`: the arguments of a Report; without
         `facts` the report says only that the task has begun."""
-        if number in self._finished:  # a report may arrive after the result
+        if number in self._finished:  # drop a report that arrives after the result
             return
         if number not in self._open:
             stack = self.enter_context(ExitStack())

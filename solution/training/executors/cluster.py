@@ -129,7 +129,8 @@ STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs ar
 # Ray's temporary folder is made in the folder SHORT, and its name begins with OWN. The path must be
 # short, because Ray's sockets lie in it, and a socket's path has at most 107 bytes.
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
-SETTINGS = {  # defaults for environment variables
+# defaults for environment variables
+SETTINGS = {
     # by default Ray never stops retrying a task that needs too much memory
     "RAY_task_oom_retries": str(RETRIES),
     # by default Ray hides the GPUs from tasks that request none
@@ -242,7 +243,7 @@ class _Running:
         return list(done)
 
     def _show_reports(self, screen: Screen) -> None:
-        with suppress(self._ray.exceptions.RayError):  # the actor's node may just have died
+        with suppress(self._ray.exceptions.RayError):  # skip it if the actor's node has just died
             for message in self._ray.get(self._queue.take.remote(), timeout=5):
                 screen.show(*message)
 
@@ -305,7 +306,7 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
     if address is None:
         os.environ.update(_make_private())
         os.environ.pop("RAY_ADDRESS", None)
-    else:  # by default Ray retries a rejected token 20 times, each with a line of output
+    else:  # Ray's default is to retry a rejected token 20 times, each time with a line
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
     with nullcontext() if address is not None else _own_folder() as folder:
