@@ -18,6 +18,7 @@
 #   make kernels-share BUNDLE=file    upload a bundle as a private dataset; AS=name
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make collect-sample          many architectures compiled and timed: hours; goes on; OUT=folder HOURS=4
+#   make fresh-set               the programs that a release is scored on: 50 minutes; OUT=folder RELEASE=0.2.0
 #   make release-data            all measured programs as one file for a release, in build/; SHARED=folder
 #   make default-bundle          train the bundle that comes with the package: half an hour; goes on
 #   make papers                  all published systems with the same time: goes on; SHARED=folder of data
@@ -42,12 +43,13 @@ BIN := $(VENV)/bin
 INSTALL = PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 SHARED ?= ../shared/data
 OUT ?= build/collected
+RELEASE ?= 0.1.0
 HOURS ?= 4
 SHARE ?= 0.02
 KILLS ?= 10
 
 # A variable that is 0 or no is off; one that nothing here reads is a slip of the pen.
-KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS KILLS LIMIT NOTEBOOK NOT_THERE OUT PYTHON RECIPE REPLACE \
+KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS KILLS LIMIT NOTEBOOK NOT_THERE OUT PYTHON RECIPE RELEASE REPLACE \
 	RESUME RUN SET SHARE SHARED VENV
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN) -% MAKE%,$(GIVEN))
@@ -70,7 +72,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 .PHONY: help install run demo report test test-slow attack pytest lint silent-lint site data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
 	bench-tile bench-lightgbm bench-study bench-gpu bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
-	release-data measured default-bundle clean
+	fresh-set release-data measured default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -199,6 +201,9 @@ default-bundle: $(INSTALLED)
 
 collect-sample: $(EXTRAS)
 	$(BIN)/python -m benchmarks.collected_sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
+
+fresh-set: $(EXTRAS)
+	$(BIN)/python -m benchmarks.collected_sample "$(OUT)" --fresh "$(RELEASE)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
 
 release-data: measured $(INSTALLED)
 	$(BIN)/python -m benchmarks.release "$(SHARED)/cpugraphs" --readme docs/measured-programs.md --out build/cpugraphs.zip

@@ -6,12 +6,16 @@ families, and its models have seen no relative. The second table of a run has on
 third of each family; the largest third of other families does not count in its calibration. The
 last row of a table has the programs of all collections.
 
+`python -m benchmarks.coverage --bundled` prints the same two tables for the bundled models, from
+the programs in the bundle's record. Random orders are unknown there.
+
 `python -m benchmarks.coverage --unseen FOLDER` takes the bundled models, and the folder's labelled
 graphs that they have not learned from: all, and those whose structure they have not seen either, so
 that they are not other sizes of a program. Their families may have been seen.
 """
 
 import argparse
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +113,18 @@ def split_largest(asked: Sequence[Asked]) -> tuple[list[Asked], list[Asked]]:
     return largest, others
 
 
+def read_bundled() -> tuple[dict[str, list[Asked]], dict[str, dict[str, float]]]:
+    """Return the bundled models' programs that were predicted out of fold, each family a fold, and
+    the weights of the members, both by collection."""
+    record = load_bundle().record
+    found = {
+        name: [Asked(zlib.crc32(p.group.encode()), p, []) for p in programs if p.steps]
+        for name, programs in record.programs.items()
+    }
+    members = {name: [m for m in record.members if name in m.collections] for name in found}
+    return found, {name: {m.experiment: 1.0 for m in own} for name, own in members.items()}
+
+
 def find_weights(run: Run, recipe: str) -> dict[str, dict[str, float]]:
     """Return {collection: {experiment: weight}} of the recipe's members that predicted it."""
     chosen, found = find_recipe(recipe), {}
@@ -144,7 +160,7 @@ def ask(
             ordered = [{key: [o.program for o in found] for key, found in others.items()}]
             ordered += [
                 {key: [o.random[draw] for o in found] for key, found in others.items()}
-                for draw in range(DRAWS)
+                for draw in range(len(one.random))
             ]
             known[one.fold] = [learn(programs, weights)[name] for programs in ordered]
         facts = Facts(own.architecture, own.nodes, own.edges, own.configurable)
@@ -223,27 +239,40 @@ def _summarise(asked: pl.DataFrame) -> list[str]:
     return shown
 
 
+def show_both(
+    console: Console,
+    title: str,
+    asked: Mapping[str, Sequence[Asked]],
+    weights: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Print the table of all programs, and that of the largest."""
+    divided = {name: split_largest(own) for name, own in asked.items()}
+    others = {name: smaller for name, (_, smaller) in divided.items()}
+    everything = {name: ask(name, own, asked, weights) for name, own in asked.items()}
+    largest = {name: ask(name, own, others, weights) for name, (own, _) in divided.items()}
+    console.print(show(f"{title}, all programs", everything, summed=True))
+    console.print(show(f"{title}, the largest", largest, summed=True))
+
+
 def main() -> None:
     """Print a table for each run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--recipe", default=DEFAULT_RECIPE)
+    parser.add_argument("--bundled", action="store_true", help="the bundled models' record")
     parser.add_argument("--unseen", type=Path, help="a folder of labelled graphs")
     options = parser.parse_args()
     console = Console(width=100)
-    if not options.runs and options.unseen is None:
-        parser.error("expected a run or --unseen")
+    if not options.runs and options.unseen is None and not options.bundled:
+        parser.error("expected a run, --bundled or --unseen")
     if options.unseen is not None:
         console.print(show("The bundled models, graphs unseen", ask_bundle(options.unseen)))
+    if options.bundled:
+        show_both(console, "The bundled models", *read_bundled())
     for folder in options.runs:
         run = Run.existing(folder)
         asked, weights = read_programs(run, options.recipe), find_weights(run, options.recipe)
-        divided = {name: split_largest(own) for name, own in asked.items()}
-        others = {name: smaller for name, (_, smaller) in divided.items()}
-        everything = {name: ask(name, own, asked, weights) for name, own in asked.items()}
-        largest = {name: ask(name, own, others, weights) for name, (own, _) in divided.items()}
-        console.print(show(f"{folder.name}, all programs", everything, summed=True))
-        console.print(show(f"{folder.name}, the largest", largest, summed=True))
+        show_both(console, folder.name, asked, weights)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,15 @@ def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     The model is a function of (parameters, inputs), and of the optimizer's state in a training
     step. The arguments are trees of jax.ShapeDtypeStruct.
     """
+    return assemble(MODELS[settings["family"]], settings)
+
+
+def assemble(
+    make: Callable[[Settings, Parameters], tuple[Layer, Any]], settings: Settings
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the model that `make` builds, or a training step of it, and its arguments."""
     made = Parameters(settings)
-    forward, inputs = MODELS[settings["family"]](settings, made)
+    forward, inputs = make(settings, made)
     if not settings["optimizer"]:
         return forward, (made.shapes, inputs)
     return _train(forward, settings, made.shapes), (made.shapes, _state(settings, made), inputs)
