@@ -202,7 +202,7 @@ default-bundle: $(INSTALLED)
 collect-sample: $(EXTRAS)
 	$(BIN)/python -m benchmarks.collected_sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
 
-fresh-set: $(EXTRAS)
+fresh-set: measured $(EXTRAS)
 	$(BIN)/python -m benchmarks.collected_sample "$(OUT)" --fresh "$(RELEASE)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
 
 release-data: measured $(INSTALLED)

@@ -4,10 +4,10 @@
 
 Both of a pair get the same programs, folds, seeds and seconds of training on one thread; trees,
 linear models and nets without early stopping train as long as they need. Differences are paired by
-program (or by fit, for measures of a fit), their intervals are over structures. A claim holds if
-the whole interval is on its side, does not hold if it is on the other side, and is undecided
-otherwise. The pairs are in benchmarks.claims. Finished fits are kept in build/ablations and not
-repeated.
+program, with intervals over structures; for measures of a fit by fit, with intervals over fits. A
+claim holds if the whole interval is on its side, does not hold if it is on the other side, and is
+undecided otherwise. The pairs are in benchmarks.claims. Finished fits are kept in build/ablations
+and not repeated.
 """
 
 import math
@@ -158,7 +158,8 @@ def tabulate(claims: Sequence[Claim], scores: pl.DataFrame) -> list[list[str]]:
         spec = MEASURES[claim.measure][1].strip("{:}")
         gain = f"{mean:{spec}}"
         if math.isnan(mean.low):
-            gain = f"{mean.value:{spec}} (of {count(mean.graphs, 'fit')})"
+            unit = "fit" if claim.measure in OF_A_FIT else "graph"
+            gain = f"{mean.value:{spec}} (of {count(mean.graphs, unit)})"
         rows.append([claim.text, measured, reported, here, gain, say_verdict(mean)])
     return rows
 

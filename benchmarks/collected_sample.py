@@ -113,11 +113,14 @@ def find_architectures(folder: Path, splits: Sequence[str] = ("test",)) -> set[s
 
 def list_avoided(folder: Path | None, release: str) -> set[str]:
     """Return the architectures that must not be collected; see the module."""
-    folders = [folder] if folder is not None and folder.is_dir() else []
+    is_there = folder is not None and folder.is_dir()
+    if release and not is_there:
+        raise InputError(f"{folder}: --fresh needs a folder of graphs to leave out, with --avoid.")
+    folders = [folder] if folder is not None and is_there else []
     if not release:
         return set().union(*map(find_architectures, folders))
     data = Path(solution.__file__).parent / "data"
-    folders += [data / "sample", data / "collected"]
+    folders += [data / name for name in ("sample", "collected", "estimated")]
     return set().union(*(find_architectures(one, SPLITS) for one in folders))
 
 

@@ -121,8 +121,12 @@ def read_bundled() -> tuple[dict[str, list[Asked]], dict[str, dict[str, float]]]
         name: [Asked(zlib.crc32(p.group.encode()), p, []) for p in programs if p.steps]
         for name, programs in record.programs.items()
     }
-    members = {name: [m for m in record.members if name in m.collections] for name in found}
-    return found, {name: {m.experiment: 1.0 for m in own} for name, own in members.items()}
+    weights = {name: record.recipe.weights(name) for name in found}
+    present = {(m.experiment, name) for m in record.members for name in m.collections}
+    return found, {
+        name: {member: weight for member, weight in own.items() if (member, name) in present}
+        for name, own in weights.items()
+    }
 
 
 def find_weights(run: Run, recipe: str) -> dict[str, dict[str, float]]:

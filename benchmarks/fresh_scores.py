@@ -107,7 +107,8 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, help="runs, or bundles as zip files")
     options = parser.parse_args()
     models = {
-        path.stem: load_run(path) if path.is_dir() else load_bundle(path) for path in options.models
+        str(path): load_run(path) if (path / "run.json").is_file() else load_bundle(path)
+        for path in options.models
     }
     scores = score_models(options.folder, models)
     console = Console(width=120)

@@ -108,7 +108,7 @@ def main(
     data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
     seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [6.0],  # noqa: B006
     seeds: int = 3,
-    folds: Annotated[int, typer.Option(help="Of the two by architecture, held out.")] = FOLDS,
+    folds: Annotated[int, typer.Option(help="By architecture: one or both.")] = FOLDS,
     workers: int = 2,
     executor: ExecutorOption = "local",
     address: ClusterAddress = None,

@@ -196,7 +196,7 @@ def _start(
             command, env=make_environment(), stdin=subprocess.DEVNULL, stdout=said,
             stderr=complaints, pass_fds=keep_open,
         )  # fmt: skip
-    except OSError as error:  # for example if its first line (#!) names no interpreter
+    except OSError as error:  # for example if the interpreter in its first line is missing
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
             "pip install --force-reinstall kaggle. That is needed after moving its environment."

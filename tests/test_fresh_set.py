@@ -6,35 +6,46 @@ from shutil import copy
 import pytest
 
 import solution
-from benchmarks.collected_sample import FRESH_COUNTS, draw_drafts, find_architectures
+from benchmarks.collected_sample import FRESH_COUNTS, draw_drafts, list_avoided
 from benchmarks.fresh_scores import NOTHING, score_models, show_promises, show_scores
 from solution import load_bundle, read_graph
 from solution.analysis.data_check import check_files
+from solution.data import npz
 from solution.data.folders import find_files
-from solution.domain.collection import SPLITS
-from solution.domain.families import name_family
+from solution.domain.families import find_families
 from solution.domain.metrics import score_ranking
 from solution.system.errors import InputError
 from tests.conftest import SHARED
 
 DATA = Path(solution.__file__).parent / "data"
 FRESH = DATA / "fresh"
-TRAINING = [DATA / "sample", DATA / "collected", SHARED / "cpugraphs"]
+TRAINING = [DATA / "sample", DATA / "collected", DATA / "estimated", SHARED / "cpugraphs"]
 
 
 def test_nothing_learns_from_the_families_or_structures_of_the_fresh_set() -> None:
-    """Its files are whole, and of the families that the release draws from."""
+    """Its files are whole, and its products have sizes that no training data has."""
     files = find_files(FRESH)
     assert {file.collection.name for file in files} == set(FRESH_COUNTS)
     _, defects, odd = check_files(files)
     assert not defects
     assert not odd
-    layouts = [file for file in files if file.collection.kind == "layout"]
-    fresh = {name_family(file.name) for file in layouts}
-    for folder in filter(Path.is_dir, TRAINING):
-        known = [file for file in find_files(folder) if file.collection.kind == "layout"]
-        assert not fresh & {name_family(file.name) for file in known}
-        assert not find_architectures(FRESH, SPLITS) & find_architectures(folder, SPLITS)
+    fresh = [npz.read_graph(file.path, file.collection) for file in files]
+    known = [
+        npz.read_graph(file.path, file.collection)
+        for folder in filter(Path.is_dir, TRAINING)
+        for file in find_files(folder)
+    ]
+    layouts = [graph for graph in [*fresh, *known] if graph.collection.kind == "layout"]
+    families = find_families(
+        [graph.name for graph in layouts],
+        [graph.architecture for graph in layouts],
+        lambda number: layouts[number].node_opcodes,
+    )
+    count = sum(graph.collection.kind == "layout" for graph in fresh)
+    assert not set(families[:count]) & set(families[count:])
+    sizes = {graph.node_features.tobytes() for graph in known if graph.collection.kind == "tile"}
+    products = [graph for graph in fresh if graph.collection.kind == "tile"]
+    assert not sizes & {graph.node_features.tobytes() for graph in products}
 
 
 @pytest.mark.parametrize("name", FRESH_COUNTS)
@@ -67,3 +78,9 @@ def test_models_are_scored_on_the_fresh_set(tmp_path: Path) -> None:
     copy(known.path, folder)
     with pytest.raises(InputError, match="learned from"):
         score_models(tmp_path, {"bundle": bundle})
+
+
+def test_a_fresh_set_is_not_collected_without_the_graphs_to_leave_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        list_avoided(tmp_path / "nowhere", "1.0")
+    assert list_avoided(tmp_path / "nowhere", "") == set()

@@ -83,7 +83,7 @@ class Chosen:
     trials: list[Trial]
     # measured nanoseconds of the compiler's default configuration
     reference: float
-    # A/B result of the winner against the default; None: no configuration could be timed again
+    # A/B result of the winner against the default; None: see Ended
     verdict: Verdict | None
     configuration: str  # the winner, in words
     changes: str  # how the compiled winner differs from the compiled default, in words
@@ -175,7 +175,7 @@ def open_search(
 class Ended:
     """The outcome of the final comparison of the winner with the default."""
 
-    # the winner and its A/B result; None: no configuration except the default could be timed
+    # the winner and its A/B result; None: no configuration except the default could be timed again
     found: tuple[Trial, Verdict] | None
     seconds: float  # total duration of the search
 

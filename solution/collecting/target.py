@@ -142,7 +142,7 @@ class Labelling(Protocol):
         """Compile configurations (k, sites), and write their status into the journal."""
 
     def look(self) -> None:
-        """Time all configurations roughly, because the next round may vary the fastest ones."""
+        """If labels are times, time all configurations roughly, to find the fastest for `draw`."""
 
     def finish(self, deadline: float, tell: Tell) -> None:
         """Complete the labels of all configurations; stop at the deadline (of time.monotonic)."""

@@ -10,7 +10,8 @@ predicted a program have seen no other program of its family.
 
 So calibrated programs lay some distance, by size, from all that their models had learned from: at
 least the distance to the nearest program of another group (graphs that always share a fold). No k
-is given for a program that lies further from the training programs than any calibrated one did.
+is given for a program that lies further from the training programs than the calibrated program for
+which this distance is largest.
 
 If a collection's own programs give no k, its calibration also counts the programs of collections
 whose configurations were drawn alike and that are ranked by the same experiments, such as
@@ -161,9 +162,9 @@ class Learned:
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance of a learned program to the nearest program of another group.
-        The models that predicted a program out of fold have not learned from its group, so they
-        have ranked programs at this distance from what they know."""
+        """Return the largest distance of a calibrated program to the nearest program of another
+        group. The models that predicted it out of fold have not learned from its group, so they
+        have ranked a program at this distance from what they know."""
         _, numbers = np.unique([program.group for program in self.programs], return_inverse=True)
         if len(numbers) > FEW:
             nearest = _find_nearest(self._sizes, numbers)
@@ -171,7 +172,8 @@ class Learned:
             distances = _distances(self._sizes[:, None], self._sizes)
             distances[numbers[:, None] == numbers] = np.inf
             nearest = distances.min(axis=1, initial=np.inf)
-        return float(nearest.max(initial=0.0, where=nearest < np.inf))
+        counts = np.array([bool(program.steps) for program in self.programs], bool)
+        return float(nearest.max(initial=0.0, where=counts & (nearest < np.inf)))
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
@@ -231,13 +233,14 @@ def measure(
 ) -> Measure:
     """Return how many of `configs` configurations to measure, or why no number can be given. The
     number is calibrated on the programs of `learned` that were predicted out of fold or, if they
-    give none, also on those of `learned.wider`."""
+    give none, also on those of `learned.wider`; then it is at least the k of those of `learned`."""
     if configs == 1:
         return Measure(1, "there is only one configuration")
     found = _measure(facts, configs, learned, regret, confidence)
-    if found.k is not None or learned.wider is None:
+    if found.k is not None or learned.wider is None or not learned.programs:
         return found
-    wider = _measure(facts, configs, learned.wider, regret, confidence)
+    least = learned.quantile(regret, confidence) or 0
+    wider = _measure(facts, configs, learned.wider, regret, confidence, least)
     if wider.k is None:
         return wider
     reason = f"{wider.reason}; of more than one collection, because for its own {found.reason}"
@@ -245,7 +248,7 @@ def measure(
 
 
 def _measure(
-    facts: Facts, configs: int, learned: Learned, regret: float, confidence: float
+    facts: Facts, configs: int, learned: Learned, regret: float, confidence: float, least: int = 0
 ) -> Measure:
     k = learned.quantile(regret, confidence)
     if k is None:
@@ -254,6 +257,7 @@ def _measure(
             None, f"{learned.number} programs predicted out of fold are too few for "
             f"{confidence:.0%}: expected at least {wanted}"
         )  # fmt: skip
+    k = max(k, least)
     distance = learned.distance(facts)
     if distance > learned.gap:
         return Measure(

@@ -94,7 +94,7 @@ def _with_room_for(distribution: BaseDistribution, value: Any) -> BaseDistributi
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return `value`, rounded to four significant digits if the search drew it."""
+    """Return `value`, rounded to four significant digits if it is a float that the search drew."""
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 

@@ -184,6 +184,26 @@ def test_a_program_far_from_what_its_own_models_know_gets_no_number_from_others(
     assert found.k is None and "unlike those learned" in found.reason
 
 
+def test_between_its_own_distance_and_that_of_others_a_program_gets_the_larger_k() -> None:
+    """So that k never falls with the distance, and beyond both there is none."""
+    near = [dataclasses.replace(p, edges=1, configurable=1) for p in make_families([1000, 1100])]
+    far = [dataclasses.replace(p, edges=1, configurable=1) for p in make_families([10, 40_000])]
+    learned = learn(
+        {"a:random": near, "b:random": far}, dict.fromkeys(("a:random", "b:random"), {})
+    )
+    own, wider = learned["a:random"], learned["a:random"].wider
+    assert wider is not None and own.gap < 1 < wider.gap
+    largest = max(program.nodes for program in near)
+    ks = [
+        measure_learned(Facts("other", int(largest * np.exp(distance)), 1, 1), 50, own).k
+        for distance in (0.0, 1.0, wider.gap * 1.01)
+    ]
+    expected = max(quantile(near, 0.02, 0.9) or 0, quantile([*near, *far], 0.02, 0.9) or 0)
+    assert ks == [quantile(near, 0.02, 0.9), expected, None]
+    empty = learn({"a:random": [], "b:random": far}, dict.fromkeys(("a:random", "b:random"), {}))
+    assert measure_learned(facts_of(far[0]), 50, empty["a:random"]).k is None
+
+
 def test_more_configurations_than_were_seen_widen_k() -> None:
     programs = make_programs(30, 0)
     few, many = (measure(facts_of(programs[0]), n, programs) for n in (50, 500))

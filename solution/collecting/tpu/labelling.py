@@ -148,8 +148,8 @@ class Estimation:
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
         """Return at most `count` new configurations. If layouts vary, the first ones are probes,
-        which show the layouts that the compiler ignores. The others are random; the generator's
-        seed is the collection's seed and the number of earlier configurations."""
+        which show the layouts that the compiler ignores. The others are random, or made from the
+        fastest ones; the seed is the collection's and the number of earlier configurations."""
         tried, known = len(self._journal.candidates), self._journal.names
         if self._space.layout_sites:
             probes = [self._space.probe(number) for number in range(PROBES)]
