@@ -4,8 +4,8 @@ A submission's key is its unique name, which its message at Kaggle contains.
 
 1. take the lock; the uploading child process inherits it, so that the next submit waits for the
    upload even if this process is killed
-2. ask Kaggle for its list of submissions: find submissions that may or may not have arrived, or
-   prove that they are missing
+2. ask Kaggle for its list of submissions: find earlier submissions that may or may not have
+   arrived, or prove that they are missing
 3. reject a file that was sent already, and ask how many submissions remain
 4. copy the file to sent/KEY and write the ledger's row, state "sending"
 5. upload, with the key in the message

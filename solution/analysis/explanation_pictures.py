@@ -1,4 +1,4 @@
-"""Draw explanations of a prediction as bar charts: contributions, importances, costs."""
+"""Draw explanations as bar charts: contributions, importances (over all graphs), costs."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -27,7 +27,7 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
-LEAST, NODES = 100, 1_000_000  # evaluations of a search: max(LEAST, NODES / nodes of the graph)
+LEAST, NODES = 100, 1_000_000  # evaluations per search: at most max(LEAST, NODES / nodes of graph)
 LOSS = 0.003  # maximum relative slowdown that `simplify` accepts
 SWEEPS = 3  # maximum number of passes over all nodes in `simplify`
 

@@ -1,11 +1,11 @@
 """Hash the code that decides what a run predicts.
 
 The modules are found by following imports from the modules that make predictions (ROOTS). Imports
-inside functions count, and so does each module whose dotted name stands in a string.
+inside functions count, and so does each module whose dotted name is the whole text of a string.
 
 The hash leaves out comments, docstrings, type annotations, messages of exceptions and the paths of
-modules. Local variables and names that begin with an underscore are hashed as numbers. So
-rewording, formatting, moving a module and renaming private names do not change the fingerprint.
+modules. Local variables and module-level names that begin with one underscore are hashed as
+numbers. So rewording, formatting, moving a module and renaming these do not change the fingerprint.
 """
 
 import ast

@@ -109,7 +109,7 @@ class Run:
         return [folder for folder in folders if collection in read_trained(folder).collections]
 
     def label_sources(self) -> list[str]:
-        """Return how the labels were obtained: timed, estimated or both (solution.domain.graph)."""
+        """Return the distinct sources of the labels: TIMED, or as name_estimate returns them."""
         import polars as pl
 
         if not self.graphs.is_file():

@@ -8,8 +8,8 @@ configuration is scored as if it were alone in a batch with that list. Each mode
 these by the recipe's weights, even if the recipe merges ranks: a rank is unknown while further
 configurations may come.
 
-The list is prepared once. For a new configuration, a layout net recomputes only the
-nodes whose values differ from those of a similar configuration that was computed before.
+The list is prepared once. If a new configuration is similar to one that was computed before, a
+layout net recomputes only the nodes whose values differ.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Write and read kernel.json, which identifies the outputs of a notebook's session.
 
 A push uploads a notebook to Kaggle and starts it. Kaggle's CLI downloads the outputs of the latest
-session, whichever push started it. So the outputs contain a record of their push and commit,
-whether the notebook finished, and the checksum of every file.
+session, whichever push started it, and saves whatever it receives. So the outputs contain a record
+of their push and commit, whether the notebook finished, and the checksum of every file.
 """
 
 from contextlib import suppress

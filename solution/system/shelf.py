@@ -66,8 +66,9 @@ def is_keeping() -> bool:
 
 
 def recall(kind: type[T], make: Callable[[], T], parts: Iterable[np.ndarray | str]) -> T:
-    """Return the result of `make`, an instance of the dataclass `kind`. If its file exists, read
-    it; otherwise compute it, and store it if a `keeping` block is active and the disk has room.
+    """Return the result of `make`, an instance of the dataclass `kind`. In a `keeping` block, read
+    it from its file or, without an intact one, compute it, and store it if the disk has room.
+    Outside of such blocks, compute it.
 
     Args:
         parts: everything on which the result depends, except the code.

@@ -7,8 +7,8 @@ change a score least; then folds, so that a model learns from fewer graphs; then
 run keeps its reduction.
 
 Cost models spend most of their time on state tables (solution.features.propagation.state_table):
-the layouts of each node in each configuration. All models of a run share the tables of large
-graphs, so their time is counted once. It is extrapolated from few configurations of few graphs.
+the layouts and copies of each tensor in each configuration. All models of a run share the tables of
+large graphs, so their time is counted once, extrapolated from few configurations of few graphs.
 """
 
 import json
@@ -68,7 +68,7 @@ MOST_TABLED, FEWEST_TABLED = 1 << 19, 16
 # labelled one. LIMITED_WORK is the time proxy for them.
 LIMITED = pl.when(IS_TEST).then(pl.col("configs")).otherwise(pl.col("configs").clip(0, MAX_CONFIGS))
 LIMITED_WORK = pl.col("nodes").cast(pl.Float64) * LIMITED
-# A reduced run has at least FEWEST_FOLDS folds, and one of the SHARES of the nets' epochs.
+# Folds are reduced to FEWEST_FOLDS at least; only then nets' epochs, to one of SHARES of the usual.
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 
@@ -117,8 +117,8 @@ def _share_tables(
     groups: Mapping[tuple[str, tuple[str, ...]], Sequence[Job]],
     observed: Sequence[Observed],
 ) -> list[float]:
-    """Return for each of `groups` its part of the seconds for large graphs' state tables, which are
-    divided equally among the experiments on the same collections."""
+    """Return for each of `groups` its part of the seconds for large graphs' state tables: equal
+    parts for the experiments on the same collections that use state tables, 0 for the others."""
     slowest: dict[tuple[str, ...], float] = defaultdict(float)
     sharing: dict[tuple[str, ...], int] = defaultdict(int)
     for (_, group), one in zip(groups, observed, strict=True):

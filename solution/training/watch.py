@@ -75,8 +75,8 @@ class FitLine:
 
 
 class TimeLeft:
-    """An estimate of the time until all models are trained, from the durations of finished models.
-    `kinds`: the number of models of each kind."""
+    """An estimate of the time until all models are trained, from the durations of finished models
+    or, for a kind without one, a running fit. `kinds`: the number of models of each kind."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)

@@ -24,7 +24,7 @@ WIDTH, MARGIN = 328.0, 6.0
 # Heights in points: of a row, of the x axis with its ticks, of a plot with two axes.
 ROW, AXIS, PLOT = 36.0, 22.0, 216.0
 MAX_SPECKS = 20  # maximum number of dots drawn in one column of a strip plot
-MAX_FILL = 0.46  # highest opacity of a heat map's square: the number on it stays legible
+MAX_FILL = 0.46  # highest opacity of heat map squares: numbers stay legible in light and dark mode
 COLOURS = {
     name: f"#0000{code:02x}"  # placeholders, which `clean` replaces by variables of the style sheet
     for code, name in enumerate(

@@ -1,4 +1,4 @@
-"""Ablations: this project's models with and without one technique of a paper."""
+"""Ablations: this project's models with techniques of papers added or removed."""
 
 import dataclasses
 

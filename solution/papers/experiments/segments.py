@@ -1,8 +1,8 @@
 """Experiments of graph segment training.
 
 The paper's segments have 1,000 nodes. The bundled programs, pruned, have a twentieth of the nodes
-of TpuGraphs' programs, so these experiments have segments of 32 nodes. With hops=None graphs are
-not pruned.
+of TpuGraphs' programs, so segments have 32 nodes here (max_nodes=None: the whole graph). With
+hops=None graphs are not pruned.
 """
 
 from solution.domain.collection import LAYOUT

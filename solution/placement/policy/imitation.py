@@ -117,7 +117,7 @@ class StepRunner:
         return loss.detach()
 
 
-# In weigh_devices, EVEN is the part of the weight that is equal for all nodes; MOST caps the rest.
+# In weigh_devices: the part of the weight that is equal for all nodes; cap on delay / mean delay.
 EVEN, MOST = 0.3, 30.0
 
 
