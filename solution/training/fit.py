@@ -112,7 +112,7 @@ def train_job(
         try:
             with one_thread(), name_failure(job.experiment, job.describe()):
                 _train(job, plan, run, report, teach, checkpoints)
-        # After a divergence the checkpoints are useless: the next start must begin without them.
+        # The fit diverged, failed in the user's file or lacked GPU memory: it must begin anew.
         except InputError:
             remove(checkpoints)
             raise
