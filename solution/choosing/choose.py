@@ -87,7 +87,7 @@ class Chosen:
     verdict: Verdict | None
     configuration: str  # the winner, in words
     changes: str  # how the compiled winner differs from the compiled default, in words
-    note: str  # which model guided the search, in words
+    note: str  # what guided the search, and which errors comparisons would miss; in words
     seconds: float  # duration of the search, including the runs that it resumes
     files: list[Path] = field(default_factory=list)
 
@@ -95,8 +95,8 @@ class Chosen:
 def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
-    """Find a faster configuration for a file's program. `bundle`: a package of trained models that
-    guide the search. `folder` gets the journal, the result's files and a plot. `tell` shows the
+    """Find a faster configuration for a file's program. `bundle`: trained models that guide the
+    search, if any. `folder` gets the journal, the result's files and a plot. `tell` shows the
     progress. Raises InputError if jax is not installed, the file has no program or several, or the
     program's default configuration cannot be compiled or timed."""
     check_installed()
@@ -175,7 +175,7 @@ def open_search(
 class Ended:
     """The outcome of the final comparison of the winner with the default."""
 
-    # the winner and its A/B result; None: no configuration except the default could be timed again
+    # the winner and its A/B result; None: only the default could be timed, or a process died
     found: tuple[Trial, Verdict] | None
     seconds: float  # total duration of the search
 

@@ -39,7 +39,7 @@ COPIES_DOUBT = 0.3
 EXPLORED = 16
 FIRST_EXPLORED = 11
 # EXPLORED for the kind "copies". It is smaller, because the costs mislead in some programs, such as
-# loops with small dots; there random candidates are often faster.
+# loops with small dots; there random candidates find faster configurations.
 EXPLORED_BY_COPIES = 4
 ENOUGH_NEUTRAL = 3  # skip an option if this many of its values were tried and none had an effect
 FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores

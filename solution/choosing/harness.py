@@ -25,7 +25,7 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# A pass runs every executable of a batch once, in random order. A batch gets PASSES, or fewer after
+# A pass visits every executable of a batch, in random order. A batch gets PASSES, or fewer after
 # PASS_SECONDS, but at least LEAST_PASSES; likewise for a repetition of the final comparison
 # (FINAL_...). Slow programs get fewer passes, because their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
@@ -107,7 +107,7 @@ class Harness:
         return b"" if isinstance(reply, Refusal) else bytes(reply)
 
     def least_seconds(self, rounds: int = ROUNDS) -> float:
-        """Return the seconds that `verify` needs for the minimum number of passes."""
+        """Return the minimum seconds that `verify` needs: for the fewest possible passes."""
         # runs of an executable: in each pass one untimed and at least MIN_RUNS timed
         visits = LEAST_FINAL * (1 + MIN_RUNS)
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self.reference / 1e9

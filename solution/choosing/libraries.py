@@ -87,7 +87,7 @@ class Process(Proposer):
             self._kernel, optimizer="fmin_l_bfgs_b" if is_due else None, normalize_y=True
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of warnings that a hyperparameter is at its bound
+            warnings.simplefilter("ignore")  # a hyperparameter at its bound is no error
             model.fit(columns, times)
         if is_due:
             self._fitted, self._kernel = len(times), model.kernel_

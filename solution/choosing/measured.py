@@ -51,7 +51,7 @@ def _find_folder(found: dict[str, Any]) -> Path:
     none, the folder named after the program."""
     named = Path("chosen") / Path(found["program"]).name
     for record in (named / RECORD, *sorted(Path("chosen").glob(f"*/{RECORD}"))):
-        with suppress(InputError):  # skip damaged records
+        with suppress(InputError):  # skip missing or damaged records
             result = Journal.reopen(record.parent).result or {}
             if result.get("choice") == found["choice"]:
                 return record.parent

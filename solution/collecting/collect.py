@@ -17,7 +17,7 @@ from solution.system.files import remove
 
 MIN_CONFIGS = 8  # a graph with fewer configurations is not written
 ROUNDS = 3  # configurations are drawn in this many rounds; later rounds may vary the fastest so far
-MUCH_MORE = 1.5  # a collection out of time is resumed if its time limit is this many times longer
+MUCH_MORE = 1.5  # a collection out of time is resumed if the new limit exceeds this many old ones
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ a tolerance times (its absolute value + the tensor's root mean square). The tole
 precision of the type.
 
 Operations such as a remainder, a rounding or a comparison are discontinuous: a change of an
-operand's last digit may change their result by any amount. Numbers that change that much when the
-arguments change a little are not compared, see `find_doubtful`.
+operand's last digit may change their result by any amount. Numbers that change by more than the
+tolerance when the arguments change a little are not compared, see `find_doubtful`.
 """
 
 import time

@@ -105,7 +105,7 @@ class Timing:
         self._space, self._journal, self._workers = space, journal, workers
         self._seed = seed
         self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
-        # (number of a round of `draw`, configurations from which this round makes new ones)
+        # (the `wanted` of a round of `draw`, configurations from which this round makes new ones)
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
     def open(self, tell: Tell, wanted: int) -> None:
@@ -212,7 +212,7 @@ class Builder:
 
     def open(self) -> Compiled:
         """Compile and run the program in its default configuration; keep its results. Raises
-        InputError if that fails, or if a comparison with the results would miss errors."""
+        InputError if that fails, or if a comparison with the results would miss too many errors."""
         if self._examined is None:
             self._examined = self._examiner.run()
             compiled = self._examined.compiled
@@ -223,7 +223,8 @@ class Builder:
 
     def build(self, request: Compile) -> tuple[str, str, Compiled]:
         """Compile a configuration and compare its results with the default's. Return its status
-        (see CANDIDATES), the reason if it is not sound, and the child's reply (empty if none)."""
+        (see CANDIDATES), why it is not sound ("" if it is), and the reply (empty if there is none).
+        """
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:

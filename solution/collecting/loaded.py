@@ -72,7 +72,7 @@ class Loaded:
                     break
 
     def _open(self) -> None:
-        """Send the arguments to the process; if it dies meanwhile, retry once."""
+        """Send the arguments to the process; retry once if it dies, not if it exceeds a limit."""
         request = Open(b"", self._arguments)
         try:
             self._child.ask(request)

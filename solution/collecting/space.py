@@ -154,7 +154,7 @@ class Space:
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
         """Return `configs` (n, sites) once for each setting, with only that setting applied; leave
         out configurations that are illegal or did not change."""
-        if not settings:  # save time: keep_legal would describe all members of a table
+        if not settings:  # np.concatenate rejects an empty list
             return configs[:0]
         changed = []
         for setting in settings:

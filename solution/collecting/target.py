@@ -116,7 +116,7 @@ class LabelWorkers(Protocol):
         """Return the source of the labels, a clock or an estimator: see solution.domain.graph."""
 
     def identify(self, program: "Program") -> Mapping[str, Any]:
-        """Return facts, such as the machine, that must be equal to resume the collection."""
+        """Return facts, such as the target, that must be equal to resume the collection."""
 
     def start(
         self, program: "Program", space: "ProgramSpace", journal: "Journal", seed: int

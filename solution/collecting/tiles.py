@@ -26,7 +26,7 @@ LIBRARIES_OFF = (
     ("xla_cpu_use_onednn", False),
 )
 FORCE, SIZE = "xla_force_enable_experimental_llvm_ir_gemm", "xla_llvm_ir_gemm_tile_size"
-# candidate sizes of tiles; all combinations that fit the product are tiles
+# candidate sizes of tiles; see find_product for the combinations that are tiles
 ROWS = (1, 2, 3, 4, 6, 8, 11, 16, 24, 32)
 SUMS = (1, 2, 4, 8, 9, 16, 32)
 VECTORS = (1, 2, 3, 4)

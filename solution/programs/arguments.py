@@ -245,7 +245,7 @@ def _count_terms(node: Any, shapes: dict[int, Any]) -> int:
 class Manner:
     """A way to draw random numbers; MANNERS are tried in turn until the results reveal errors."""
 
-    # standard deviation of normally distributed numbers; for weights at most 1 is used
+    # factor of normally distributed numbers (which may be negative); for weights at most 1 is used
     scale: float = 1.0
     # True: draw only positive numbers, also for parameters that do not need them
     is_positive: bool = False

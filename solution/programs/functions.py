@@ -17,7 +17,7 @@ MOST_NAMED = 10  # maximum number of functions named in a message
 
 
 def has_declaration(content: str | bytes) -> bool:
-    """Return True if a function in the module has no body, because XLA's conversion would crash;
+    """Return True if a function in the module has no body (XLA's conversion would crash on it);
     False for unreadable text."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:

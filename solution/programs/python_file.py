@@ -43,8 +43,8 @@ TRACED = (
 def lower_file(
     compiler: Compiler, path: Path, platform: str = "cpu"
 ) -> tuple[bytes, list[np.ndarray | None]]:
-    """Return a Python file's serialized module, and its arguments (None if only shape and type are
-    given). The file may change jax, the environment and imported modules, so this process must not
+    """Return a Python file's serialized module, and its arguments (None for one with only shape and
+    type). The file may change jax, the environment and imported modules, so this process must not
     be used for other files. Raises InputError if the file has no program, or if importing or
     tracing it fails."""
     sys.path.insert(0, str(path.absolute().parent))

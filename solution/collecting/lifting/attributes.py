@@ -348,7 +348,7 @@ def find_indexing(
 def _list_ways(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Iterator[Indexing]:
-    """Yield all dimension numbers that fit the sizes of a gather's tensors, see find_indexing."""
+    """Yield dimension numbers that fit the sizes of a gather's tensors, see find_indexing."""
     rank = len(tensor)
     for vector in range(len(indices), -1, -1):
         batch = [size for axis, size in enumerate(indices) if axis != vector]

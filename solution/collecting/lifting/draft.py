@@ -57,7 +57,7 @@ class Draft:
     sizes: list[tuple[int, ...]]  # sizes of a tensor's dimensions; () for a tuple
     layouts: list[tuple[int, ...]]  # layouts of tensors, minor to major
     parts: list[int]  # number of elements of a tuple; 0 for a tensor
-    numbers: list[int]  # parameter number: a parameter's position in its computation
+    numbers: list[int]  # parameter number: position among its computation's parameters
     operands: list[list[int]]  # nodes that a node reads: distinct, ascending
     called: list[list[int]]  # root nodes of the computations that a node calls, ascending
     users: list[list[int]]  # nodes of the same computation that read a node

@@ -63,7 +63,7 @@ class Kernel:
     name: str
     source: str  # the instruction's op_name, which names the original instruction
     opcode: str
-    kind: str  # opcode of the main computation inside (convolution, reduce, copy, ...) or loop
+    kind: str  # opcode of the main computation inside (reduce, copy, ...), major-reduce or loop
     shapes: tuple[str, ...]  # shapes of the kernel's results, such as f32[16,64]{1,0:T(8,128)}
     bytes: int  # bytes read and written, including the padding of tiles
     hbm_bytes: int  # the part of `bytes` that is read from and written to HBM

@@ -78,7 +78,8 @@ class Compilation(Reply):
     generated: bytes = b""  # module after code generation, with estimated cycles; only if requested
     refused: str = ""  # why there is no output
     processor_seconds: float = 0.0
-    is_by_chance: bool = False  # True: it exceeded a time or memory limit; a retry may succeed
+    # True: it idled or exceeded a limit, or the forking process died; a retry may succeed
+    is_by_chance: bool = False
 
 
 def serve_tpu(

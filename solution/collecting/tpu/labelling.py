@@ -1,11 +1,11 @@
 """Label the configurations of a program for a TPU with the compiler's estimates of their times.
 
-Nothing is measured or repeated, because every process gets the same estimate of a configuration.
+Nothing is measured, so nothing is repeated: every process gets the same estimate.
 Drawn configurations depend only on the seed and on earlier results, so a resumed collection ends
 with the same labels.
 
-A configuration is sound if the compiler accepts it. A collection's journal is a file with one row
-for each configuration that was tried.
+A configuration is sound if the compiler accepts it. A collection's journal has one row for each
+configuration that was tried.
 """
 
 from collections import Counter
