@@ -12,7 +12,7 @@ from solution.data.folders import GraphFile
 from solution.system.processes import count_cores, one_thread, open_pool
 from solution.system.progress import byte_bars
 
-# compressed bytes of files per process; fewer would not repay the half second that a process starts
+# compressed bytes of files for which one more process pays: it takes half a second to start
 BYTES_WORTH_A_WORKER = 4 << 20
 R = TypeVar("R")
 
@@ -32,7 +32,7 @@ def map_files(
         function: defined at the top level of a module, so that worker processes can import it.
         workers: number of processes; None: one per core, fewer for small files. With one, this
             process does the work.
-        worth_a_worker: minimum bytes of files per process, because a process takes time to start.
+        worth_a_worker: bytes of files for which one more process is started.
 
     Raises:
         InputError: a worker was killed, as the system does when memory runs out.

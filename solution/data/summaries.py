@@ -1,4 +1,4 @@
-"""Read labelled graphs from files, and summarise each graph as a row of a table."""
+"""Read graphs from files, and summarise each graph as a row of a table."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -213,7 +213,7 @@ TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 
 
 class LayoutValueError(ValueError):
-    """Raised for a value outside a layout's range, at `index` (config, node, slot)."""
+    """Raised for a value that is no whole number from -1 to 5, at `index` (config, node, slot)."""
 
     def __init__(self, index: tuple[int, ...], value: float) -> None:
         super().__init__(f"layout slot {index} is {value}")
@@ -235,7 +235,7 @@ class LayoutEncoder:
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
-        # (configs, nodes): number in `_table` of each node's layout; uint32 for many layouts
+        # (configs, nodes): number in `_table` of each node's layout; uint32 from 65,536 layouts on
         self._ids = np.empty((num_configs, num_nodes), np.uint16)
         self._filled = 0
 

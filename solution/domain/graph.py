@@ -305,7 +305,7 @@ def _check_runtimes(graph: Graph) -> Checks:
 
 
 def _rows_not_finite(graph: Graph) -> np.ndarray:
-    if isinstance(graph.configs, Codebook):  # LayoutEncoder checked them when it read them
+    if isinstance(graph.configs, Codebook):  # they were checked when it was made
         return np.empty(0, np.int64)
     return _rows_of(~np.isfinite(graph.configs))
 

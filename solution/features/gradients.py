@@ -66,7 +66,7 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """A group of similar dots, which are labelled in the same way: they have equal shapes, read the
+    """A group of similar dots, which are decided together: they have equal shapes, read the
     tensor `kept`, and their other operands (slopes) have equal shapes and equal operations."""
 
     def __init__(self, kept: int) -> None:

@@ -143,7 +143,7 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy in which nested settings are changed too: each field whose value has a
+        """Return a copy in which only nested settings are changed: each field whose value has a
         method named `how` gets the result of that method for the arguments `given`."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}

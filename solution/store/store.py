@@ -54,7 +54,7 @@ RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
 INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String()})
 # lower bound on the bytes of a row of graphs.parquet: its SHA-256 checksum
 SEAL_BYTES = 32
-# minimum bytes of files per process that checks a store, because a process takes time to start
+# bytes of a store's files for which one more process checks them, because it takes time to start
 BYTES_WORTH_A_WORKER = 1 << 29
 MOST_NAMED = 3  # maximum number of graphs that a message names per kind (see name_kind)
 LAYOUTS = "layouts"

@@ -47,8 +47,8 @@ Value = int | tuple["Value", ...]
 
 @dataclass
 class Inlined:
-    """The instructions after calls are inlined. An instance is a copy of a node: a node in a called
-    computation has an instance for each call of the computation, other nodes have one instance."""
+    """The instructions after calls are inlined. An instance is a copy of a node, one for each
+    call of its computation. Tuples and inlined calls have none; equal pure operations share one."""
 
     # the node of each instance
     node: list[int] = field(default_factory=list)

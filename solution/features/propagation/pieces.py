@@ -103,7 +103,7 @@ def _cut(
 ) -> Piece:
     """Return the piece with these instructions and uses, given by original numbers."""
     readers = np.unique(program.reader[own_uses])
-    # include calls behind reshapes to vectors: if they request nothing, the operand is not copied
+    # include calls behind reshapes to vectors: a reshape is moved away only if they request nothing
     reshapes = readers[(program.kind[readers] == RESHAPES) & (program.rank[readers] < 2)]
     calls = program.behind[reshapes]
     whole = np.union1d(own_ops, calls[calls != NONE])  # instructions with all their uses

@@ -206,7 +206,7 @@ class StateTable:
     layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
     tensors: np.ndarray  # (states, 3) int64, nodes of the tensor and of the two main operands
     node: np.ndarray  # (states,) int64, the node of the written or copied tensor; num_nodes: none
-    reader: np.ndarray  # (states,) int64, reader of the copy; `node` for an instruction's state
+    reader: np.ndarray  # (states,) int64, node that reads the copy; `node` for an instruction
     features: np.ndarray  # (states, columns) float32, see list_state_features
     shares: np.ndarray  # (states, NUM_SHARES) float32: weights of each state's cost, see NUM_SHARES
     # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 if nothing is

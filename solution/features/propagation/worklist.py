@@ -169,7 +169,7 @@ def _request_row_major_operands(program, state, op):
 @njit(cache=True, nogil=True)
 def _request_row_major(program, given, state):
     """Constrain operands to row-major, and results to `program.fixed`. If a dot's operands are
-    swapped, constrain its result, and the transpose that reads it, to `program.turned`."""
+    swapped, constrain its result, and the transpose's use of it, to `program.turned`."""
     for op in program.order:
         kind = program.kind[op]
         if kind == GIVES or (kind == ASKS and given[op] == UNSET):

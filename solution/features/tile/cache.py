@@ -41,7 +41,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """A kernel's loop nest without loops of a single iteration. A level is a loop and all loops in
+    """A kernel's loop nest, without loops along a size of 1. A level is a loop and all loops in
     it. Levels go from the innermost outwards: first loops inside a tile, then loops over tiles."""
 
     configs: int

@@ -116,7 +116,7 @@ class Touch:
     lines: np.ndarray
     pages: np.ndarray
     run: np.ndarray  # number of contiguous elements of the part
-    trips: np.ndarray  # tiles that load their part because it differs from the previous tile's part
+    trips: np.ndarray  # number of tiles whose part must be loaded, as the previous tile's differs
     least: float  # number of cache lines of the whole tensor, which is the least possible traffic
 
 

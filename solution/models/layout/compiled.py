@@ -50,7 +50,7 @@ MOST_ERF = FLOAT(4)
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
 # "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops of
 # constant length would be unrolled instead, so the length of a row is a variable. Loops that sum
-# into a number write no arrays: see the comment in _hand_back.
+# into a number write no other array than they read: see the comment in _hand_back.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
@@ -425,7 +425,7 @@ def _hand_back(
             to_weight[j] += to_update * known[j]
             to_bias[j] += to_update
             change[j] = to_update * weight[j]
-        # This loop must not write an array: then it would be vectorised only if its arrays lie far
+        # This loop must not write another array: it would be vectorised only if the arrays lie far
         # enough apart in memory, so the order of the sums would differ from run to run.
         mean = along = FLOAT(0)
         for j in range(half):

@@ -84,7 +84,7 @@ class CostInputs:
     opcodes: Tensor  # (nodes,) int64: opcode number of each node
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
     node: Tensor  # (states,) int64, node of the tensor that is written or copied; num_nodes: none
-    reader: Tensor  # (states,) int64, reader of the copy; `node` for an instruction's state
+    reader: Tensor  # (states,) int64, node that reads the copy; `node` for an instruction's state
     features: Tensor  # (states, columns) float32: columns that describe a state
     shares: Tensor  # (states, NUM_SHARES) float32: factors of costs, such as a share of bytes
     strides: Tensor  # (states,) float32: log2 of elements between consecutive reads; 0: no copy

@@ -65,7 +65,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         """Return the net's inputs for a graph and its distinct configurations, unscaled."""
 
     def choose(self, graph: Graph, limit: int | None) -> TrainingRows:
-        """Draw at most `limit` configurations of a graph to learn from; see choose_rows."""
+        """Draw at most `limit` distinct configurations to learn from; see choose_rows."""
         return choose_rows(graph, limit, self.seed)
 
     @abstractmethod

@@ -4,7 +4,7 @@ A subclass defines the training rows and their labels. With any loss, early stop
 collection's score on the validation graphs.
 
 Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition. Trees
-are cheap to train, and in an ensemble they differ most from the other members, which are nets.
+are cheap to train, and in an ensemble with nets they differ most from the other members.
 
 A saved model is a text file of LightGBM, whose reader may crash on damaged text. The file may come
 from anywhere, so it is parsed strictly here, and LightGBM reads a new text: a fixed head (with the
