@@ -34,6 +34,10 @@ DIGITS = 5  # decimal digits of recorded scores and measures
 LAST = 10  # the number of last scores from which volatility is computed
 
 
+class DivergedError(InputError):
+    """The fitted model is unusable, because its scores are NaN or infinite."""
+
+
 class LearningCurve:
     """A Report that records the validation scores of a fit and forwards every report."""
 
@@ -112,9 +116,11 @@ def train_job(
         try:
             with one_thread(), name_failure(job.experiment, job.describe()):
                 _train(job, plan, run, report, teach, checkpoints)
-        # The fit diverged, failed in the user's file or lacked GPU memory: it must begin anew.
-        except InputError:
-            remove(checkpoints)
+        # After a divergence the checkpoints are useless: the next start must begin without them.
+        # After other errors, such as a GPU without free memory, it continues from them.
+        except InputError as error:
+            if isinstance(error, DivergedError) or not any(checkpoints.iterdir()):
+                remove(checkpoints)
             raise
     remove(checkpoints)
 
@@ -214,7 +220,7 @@ def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) ->
 def _check_finite(frame: pl.DataFrame, job: Job, part: str) -> None:
     bad = frame.filter(~pl.col("score").is_finite())
     if len(bad):
-        raise InputError(
+        raise DivergedError(
             f"{job.experiment.name}, {part}: {len(bad)} scores are NaN or infinite, such as of "
             f"{bad['collection'][0]}:{bad['graph'][0]}. The training diverged (lower its "
             "learning rate), or the model makes NaN of a value of this graph."

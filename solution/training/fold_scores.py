@@ -14,17 +14,12 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings
 from solution.store.graph_file import LazyGraphs
-from solution.system.errors import InputError
 from solution.system.report import Report, silent
-from solution.training.fit import split_training
+from solution.training.fit import DivergedError, split_training
 from solution.training.plan import Plan
 
 # returns a number from the scores (configs,) and the runtimes (configs,) of a graph
 Measure = Callable[[np.ndarray, np.ndarray], float]
-
-
-class DivergedError(InputError):
-    """The fitted model is unusable, because its scores are NaN or infinite."""
 
 
 def fit_without(

@@ -29,7 +29,8 @@ from solution.system.terminal import make_table
 from solution.training.executors.base import Executor, Needs, Task
 from solution.training.executors.local import LocalExecutor
 from solution.training.failures import is_own, name_failure, rehearse
-from solution.training.fold_scores import DivergedError, fit_without, held_out, score_graphs
+from solution.training.fit import DivergedError
+from solution.training.fold_scores import fit_without, held_out, score_graphs
 from solution.training.plan import Plan
 from solution.training.sites import ExperimentSpec, Site, choose_needs, choose_site, estimate_memory
 from solution.training.watch import ProgressBars, Watch

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 import re
 import threading
 import time
@@ -10,11 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
 from solution.data.folders import find_files
+from solution.domain.collection import TILE
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
@@ -111,6 +114,45 @@ def test_jobs_of_rankers_that_learn_have_a_curve(tmp_path: Path, sample_store: S
             before = (folder / "out_of_fold.parquet").read_bytes()
             train_job(job, plan, run, silent)
             assert (folder / "out_of_fold.parquet").read_bytes() == before
+
+
+@dataclasses.dataclass(frozen=True)
+class UnfinishedSettings(RidgeSettings):
+    """Settings of a fit that writes a checkpoint, then fails or diverges, as ENDING says."""
+
+    def build(self, seed: int) -> LinearRanker:
+        return Unfinished(self, seed)
+
+
+class Unfinished(LinearRanker):
+    folder = Path()
+
+    def keep_checkpoints(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fit(self, *given: Any, **named: Any) -> LinearRanker:
+        super().fit(*given, **named)
+        (self.folder / "checkpoint").write_text("of a long fit")
+        if os.environ["ENDING"] == "failed":
+            raise InputError("The GPU has no memory left.")
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        return np.full(graph.num_configs, np.nan)
+
+
+@pytest.mark.parametrize(("ending", "is_kept"), [("failed", True), ("diverged", False)])
+def test_a_fit_that_fails_keeps_its_checkpoints_unless_it_diverged(
+    ending: str, is_kept: bool, tmp_path: Path, sample_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDING", ending)
+    plan = make_plan(sample_store, "architecture", 2, limit=True)
+    experiment = Experiment(name="unfinished", collections=TILE, ranker=UnfinishedSettings())
+    with open_run(tmp_path / "run", {"experiments": {}}) as run:
+        save_split(plan, run)
+        with pytest.raises(InputError):
+            train_job(list_jobs(experiment, plan)[0], plan, run, silent)
+    assert bool(list(tmp_path.rglob("checkpoint"))) == is_kept
 
 
 def test_a_full_gpu_is_one_line_that_says_what_to_do() -> None:
