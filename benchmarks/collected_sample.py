@@ -73,7 +73,8 @@ def draw_drafts(name: str, release: str = "") -> Iterator[Draft]:
     """Yield the programs of a collection, always the same ones in the same order: of the training
     sample, or of a release's fresh set."""
     kind, *rest = name.split(":")
-    known = {draft.text for draft in draw_drafts(name)} if release else set()
+    is_fresh_tile = kind == "tile" and release
+    known = {draft.text for draft in draw_drafts(name)} if is_fresh_tile else set()
     for number in range(4 * (FRESH_COUNTS if release else COUNTS)[name]):
         generator = np.random.default_rng([number, *f"{name}{release}".encode()])
         if kind == "tile":
@@ -113,12 +114,11 @@ def find_architectures(folder: Path, splits: Sequence[str] = ("test",)) -> set[s
 
 def list_avoided(folder: Path | None, release: str) -> set[str]:
     """Return the architectures that must not be collected; see the module."""
-    is_there = folder is not None and folder.is_dir()
-    if release and not is_there:
-        raise InputError(f"{folder}: --fresh needs a folder of graphs to leave out, with --avoid.")
-    folders = [folder] if folder is not None and is_there else []
+    folders = [folder] if folder is not None and folder.is_dir() else []
     if not release:
         return set().union(*map(find_architectures, folders))
+    if not folders:
+        raise InputError(f"{folder}: --fresh needs a folder of graphs to leave out, with --avoid.")
     data = Path(solution.__file__).parent / "data"
     folders += [data / name for name in ("sample", "collected", "estimated")]
     return set().union(*(find_architectures(one, SPLITS) for one in folders))

@@ -116,17 +116,12 @@ def split_largest(asked: Sequence[Asked]) -> tuple[list[Asked], list[Asked]]:
 def read_bundled() -> tuple[dict[str, list[Asked]], dict[str, dict[str, float]]]:
     """Return the bundled models' programs that were predicted out of fold, each family a fold, and
     the weights of the members, both by collection."""
-    record = load_bundle().record
+    bundle = load_bundle()
     found = {
         name: [Asked(zlib.crc32(p.group.encode()), p, []) for p in programs if p.steps]
-        for name, programs in record.programs.items()
+        for name, programs in bundle.record.programs.items()
     }
-    weights = {name: record.recipe.weights(name) for name in found}
-    present = {(m.experiment, name) for m in record.members for name in m.collections}
-    return found, {
-        name: {member: weight for member, weight in own.items() if (member, name) in present}
-        for name, own in weights.items()
-    }
+    return found, {name: bundle.weights(name) for name in found}
 
 
 def find_weights(run: Run, recipe: str) -> dict[str, dict[str, float]]:

@@ -29,6 +29,7 @@ from benchmarks.tpu_layers import (
     feed_forward,
     find_activation,
     make_norm,
+    mixing_block,
     repeat,
     residual,
     self_attention,
@@ -231,10 +232,7 @@ def _linear(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
         return forward
 
     def block() -> Layer:
-        return chain([
-            residual(settings, made, width, attend()),
-            residual(settings, made, width, feed_forward(settings, made, width)),
-        ])  # fmt: skip
+        return mixing_block(settings, made, attend())
 
     return _embed(settings, made, repeat(settings, block))
 
@@ -247,10 +245,7 @@ def _perceiver(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
     latents, read, write = made.add(8, width), attention(settings, made), attention(settings, made)
 
     def block() -> Layer:
-        return chain([
-            residual(settings, made, width, self_attention(settings, made)),
-            residual(settings, made, width, feed_forward(settings, made, width)),
-        ])  # fmt: skip
+        return mixing_block(settings, made, self_attention(settings, made))
 
     inner = repeat(settings, block)
 
@@ -299,10 +294,7 @@ def _fnet(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
         return jnp.einsum("blw,lm,wv->bmv", x, over_length, over_width) / np.sqrt(length * width)
 
     def block() -> Layer:
-        return chain([
-            residual(settings, made, width, mix),
-            residual(settings, made, width, feed_forward(settings, made, width)),
-        ])  # fmt: skip
+        return mixing_block(settings, made, mix)
 
     return _embed(settings, made, repeat(settings, block))
 

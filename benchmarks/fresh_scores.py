@@ -24,6 +24,7 @@ from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT, NAMES, TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import Mean, score_ranking
+from solution.runs.folder import RECORD
 from solution.serving.bundle import Bundle
 from solution.serving.calibration import REGRET, find_steps, needed
 from solution.system.errors import InputError
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, help="runs, or bundles as zip files")
     options = parser.parse_args()
     models = {
-        str(path): load_run(path) if (path / "run.json").is_file() else load_bundle(path)
+        str(path): load_run(path) if (path / RECORD).is_file() else load_bundle(path)
         for path in options.models
     }
     scores = score_models(options.folder, models)

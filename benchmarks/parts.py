@@ -20,7 +20,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,6 @@ from solution.training.plan import Plan, make_plan
 from solution.training.watch import ProgressBars
 
 FOLDS = 2
-SCHEMES: tuple[Scheme, ...] = ("architecture", "family")
 WAYS = ("timed", "patient", "last")
 
 
@@ -137,12 +135,14 @@ class Fitting:
     stores: Stores
 
     @cached_property
+    def opened(self) -> dict[bool, Store]:
+        """The stores, opened once per process."""
+        return {whole: Store.open(store) for whole, store in self.stores.items()}
+
+    @cached_property
     def plans(self) -> dict[tuple[bool, Scheme], Plan]:
-        """The plans, opened once per process."""
-        return {
-            (whole, scheme): make_plan(Store.open(store), scheme, FOLDS)
-            for (whole, store), scheme in product(self.stores.items(), SCHEMES)
-        }
+        """The plans that this process has needed so far."""
+        return {}
 
     def __call__(self, fit: Fit, report: Report = silent) -> pl.DataFrame:
         """Compute a fit's rows."""
@@ -150,7 +150,10 @@ class Fitting:
 
     def plan_of(self, settings: RankerSettings, scheme: Scheme = "architecture") -> Plan:
         """Return the scheme's plan whose graphs have the nodes that the ranker needs."""
-        return self.plans[settings.needed_hops is None, scheme]
+        key = settings.needed_hops is None, scheme
+        if key not in self.plans:
+            self.plans[key] = make_plan(self.opened[key[0]], scheme, FOLDS)
+        return self.plans[key]
 
 
 def begin() -> None:

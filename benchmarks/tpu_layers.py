@@ -130,6 +130,18 @@ def residual(settings: Settings, made: Parameters, width: int, inner: Layer) -> 
     return lambda arrays, x: norm(arrays, x + inner(arrays, x))
 
 
+def mixing_block(
+    settings: Settings,
+    made: Parameters,
+    mix: Layer,
+    make_inner: Callable[[Settings, Parameters, int], Layer] = feed_forward,
+) -> Layer:
+    """Return a residual layer that mixes positions, and one that works on each position alone."""
+    width = settings["width"]
+    mixed = residual(settings, made, width, mix)
+    return chain([mixed, residual(settings, made, width, make_inner(settings, made, width))])
+
+
 def attention(
     settings: Settings, made: Parameters, *, is_causal: bool = False
 ) -> Callable[[Arrays, Any, Any], Any]:

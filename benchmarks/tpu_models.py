@@ -33,8 +33,8 @@ from benchmarks.tpu_layers import (
     feed_forward,
     find_activation,
     make_norm,
+    mixing_block,
     repeat,
-    residual,
     self_attention,
 )
 
@@ -336,11 +336,9 @@ def _mixer(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
 
     def block() -> Layer:
         mix = feed_forward(settings, made, length)
-        tokens = residual(
-            settings, made, width, lambda arrays, x: mix(arrays, x.swapaxes(1, 2)).swapaxes(1, 2)
+        return mixing_block(
+            settings, made, lambda arrays, x: mix(arrays, x.swapaxes(1, 2)).swapaxes(1, 2)
         )
-        channels = residual(settings, made, width, feed_forward(settings, made, width))
-        return chain([tokens, channels])
 
     body, head = repeat(settings, block), dense(made, width, CLASSES)
     inputs = made.activations(settings["batch"], length, width)
@@ -352,15 +350,11 @@ def _mixer(settings: Settings, made: Parameters) -> tuple[Layer, Any]:
 
 def _blocks(settings: Settings, made: Parameters, *, is_causal: bool) -> Layer:
     """Return blocks of attention and feed-forward layers."""
-    width = settings["width"]
 
     def block() -> Layer:
         attend = self_attention(settings, made, is_causal=is_causal)
         inner = _experts_layer if settings["family"] == "experts" else feed_forward
-        return chain([
-            residual(settings, made, width, attend),
-            residual(settings, made, width, inner(settings, made, width)),
-        ])  # fmt: skip
+        return mixing_block(settings, made, attend, inner)
 
     return repeat(settings, block)
 

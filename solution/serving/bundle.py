@@ -211,18 +211,21 @@ class Bundle:
         """Return {experiment: weight} of the experiments that rank the collection. Raises
         InputError if the bundle lacks a member that the recipe requires."""
         if collection not in self._weights:
-            weights, fallback = self._list_weights(collection)
+            weights, fallback = self.weights(collection), self.record.recipe.fallback
             check_members(self.record.recipe, collection, weights)
-            self._weights[collection] = weights or fallback
+            present = self._list_present(collection)
+            self._weights[collection] = weights or ({fallback: 1.0} if fallback in present else {})
         return self._weights[collection]
 
-    def _list_weights(self, collection: str) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the weights of the recipe's members that the bundle has for the collection, and
-        the fallback's if it has that."""
-        recipe, members = self.record.recipe, self.record.members
-        present = {m.experiment for m in members if collection in m.collections}
-        weights = {name: w for name, w in recipe.weights(collection).items() if name in present}
-        return weights, {recipe.fallback: 1.0} if recipe.fallback in present else {}
+    def weights(self, collection: str) -> dict[str, float]:
+        """Return {experiment: weight} of the recipe's members that the bundle has for the
+        collection."""
+        present = self._list_present(collection)
+        weights = self.record.recipe.weights(collection)
+        return {name: weight for name, weight in weights.items() if name in present}
+
+    def _list_present(self, collection: str) -> set[str]:
+        return {m.experiment for m in self.record.members if collection in m.collections}
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
@@ -235,7 +238,7 @@ class Bundle:
         """Return {collection: programs that calibrate how many configurations to measure}."""
         return calibration.learn(
             {name: self.record.programs.get(name, ()) for name in self.collections},
-            {name: self._list_weights(name)[0] for name in self.collections},
+            {name: self.weights(name) for name in self.collections},
             by_family=self.record.scheme == "family",
         )
 
