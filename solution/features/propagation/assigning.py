@@ -18,20 +18,21 @@ from numba import njit
 
 from solution.domain.neighbours import starts_of
 from solution.features.propagation.canonical import UNSET
+from solution.features.propagation.clusters import keep_clusters
 from solution.features.propagation.instructions import ASKS, Instructions
 from solution.features.propagation.passes import (
     DOT,
     MOST_PASSES,
     feeds_dot,
-    finish,
     keep_reductions,
     keep_reshapes,
-    mark_tiled_copies,
     propagate_requests,
     run_pass,
 )
 from solution.features.propagation.pieces import Piece, divide
+from solution.features.propagation.squeezing import find_squeezed
 from solution.features.propagation.states import Stored, mark_copies
+from solution.features.propagation.tiled_copies import finish, mark_tiled_copies
 from solution.features.propagation.worklist import NONE, State, assign
 
 # A block's layouts take at most MOST_BYTES: POINT_BYTES per pattern and instruction or use.
@@ -39,7 +40,7 @@ MOST_BYTES, POINT_BYTES = 1 << 30, 96
 # capacity of the worklist of constraints, per instruction and use
 WORKLIST = 8
 # Kinds of layouts that are kept after a pass: none, layouts of reshapes, layouts of reductions
-NOTHING, OF_RESHAPES, OF_REDUCTIONS = range(3)
+NOTHING, OF_RESHAPES, OF_REDUCTIONS, OF_CLUSTERS = range(4)
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -183,7 +184,8 @@ def _make_state(program: Instructions) -> State:
         np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
         np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
         np.empty(capacity, np.int64), np.empty(5, np.int64),
-        np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(count, np.int64),
+        np.full(count, UNSET), np.full(uses, UNSET), np.empty(count, np.int64),
+        np.zeros(count, np.bool_),
     )  # fmt: skip
 
 
@@ -208,12 +210,13 @@ def _run_passes(
     entries = [_Entries(piece) for piece in pieces]
     states = [_make_state(piece.program) for piece in pieces]
     numbers = np.zeros_like(patterns)
-    # for each group: its configurations, and for each piece the layouts kept in every pattern
+    # For each group: its configurations, for each piece the layouts kept in every pattern, and
+    # whether the compiler has looked at clusters, which it does once.
     groups = [(np.arange(len(patterns)), [_keep_nothing(requests, piece)
-              for piece, (requests, _) in zip(pieces, given, strict=True)])]  # fmt: skip
+              for piece, (requests, _) in zip(pieces, given, strict=True)], False)]  # fmt: skip
     for turn in range(MOST_PASSES):
         following = []
-        for configs, kept in groups:
+        for configs, kept, has_moved in groups:
             passed = [
                 _pass(
                     piece.program,
@@ -226,11 +229,14 @@ def _run_passes(
                 for number, (piece, one) in enumerate(zip(pieces, given, strict=True))
             ]
             new = np.any([one.keeps[one.local] for one in passed], axis=0)
-            decided = np.where(new[:, 0], OF_RESHAPES, np.where(new[:, 1], OF_REDUCTIONS, NOTHING))
+            new[:, -1] &= not has_moved
+            decided = np.where(new.any(axis=1), np.argmax(new, axis=1) + OF_RESHAPES, NOTHING)
             for decision in np.unique(decided):
                 here = np.flatnonzero(decided == decision)
                 if decision != NOTHING and turn < MOST_PASSES - 1:
-                    following.append((configs[here], [one.keep(decision, here) for one in passed]))
+                    kept_now = [one.keep(decision, here) for one in passed]
+                    moved = has_moved or decision == OF_CLUSTERS
+                    following.append((configs[here], kept_now, moved))
                     continue
                 for number, one in enumerate(entries):
                     parts = passed[number], given[number][0], free, states[number]
@@ -251,9 +257,10 @@ class _Passed:
     patterns: np.ndarray  # (rows,) the number of each row's pattern
     local: np.ndarray  # (configs of the group,) the row of each configuration
     assigned: Pair  # layouts of results (rows, instructions) and of uses (rows, uses)
-    # the layouts to keep for results and uses after each decision (NOTHING ... OF_REDUCTIONS)
-    kept: tuple[Pair, Pair, Pair]
-    keeps: np.ndarray  # (rows, 2) bool: True if the pass adds layouts of reshapes, of reductions
+    # the layouts to keep for results and uses after each decision (NOTHING ... OF_CLUSTERS)
+    kept: list[Pair]
+    # (rows, 3) bool: True if the pass adds layouts of reshapes, of reductions, of clusters
+    keeps: np.ndarray
     total: int  # number of patterns of the piece
 
     def keep(self, decision: int, configs: np.ndarray) -> Pair:
@@ -274,28 +281,33 @@ def _pass(
     used, local = np.unique(patterns, return_inverse=True)
     requests, feeds = given[0][used], given[1][used]
     before = kept[0][used], kept[1][used]
-    reshapes, reductions = ((before[0].copy(), before[1].copy()) for _ in range(2))
+    # the layouts kept after each decision, OF_RESHAPES ... OF_CLUSTERS, begin as before
+    kept_buffers, kept_uses = (np.repeat(array[None], OF_CLUSTERS, axis=0) for array in before)
     buffers, uses = np.empty_like(before[0]), np.empty_like(before[1])
-    keeps = np.zeros((len(used), 2), np.bool_)
-    _run_pass(program, requests, feeds, state, turn, buffers, uses, *reshapes, *reductions, keeps)
-    after = before, reshapes, reductions
+    keeps = np.zeros((len(used), OF_CLUSTERS), np.bool_)
+    _run_pass(program, requests, feeds, state, turn, buffers, uses, kept_buffers, kept_uses, keeps)
+    after = [before, *zip(kept_buffers, kept_uses, strict=True)]
     return _Passed(used, local, (buffers, uses), after, keeps, len(given[0]))
 
 
 @njit(cache=True, nogil=True)
-def _run_pass(
-    program, given, feeds, state, turn, buffers, uses,
-    reshape_buffers, reshape_uses, reduction_buffers, reduction_uses, keeps,
-):  # fmt: skip
+def _run_pass(program, given, feeds, state, turn, buffers, uses, kept_buffers, kept_uses, keeps):
+    """Run a pass for each row of `given`. Add the layouts to keep for reshapes, reductions and
+    clusters to entries 0, 1 and 2 of `kept_buffers` (3, rows, instructions) and `kept_uses`. Where
+    reshapes keep some, reductions are not looked at, and so on: the decision is made already."""
     for row in range(len(given)):
-        state.kept_buffers[:], state.kept_uses[:] = reshape_buffers[row], reshape_uses[row]
+        state.kept_buffers[:], state.kept_uses[:] = kept_buffers[0, row], kept_uses[0, row]
         run_pass(program, given[row], feeds[row], state, turn)
         buffers[row], uses[row] = state.buffers, state.uses
         keeps[row, 0] = keep_reshapes(program, state)
-        reshape_buffers[row], reshape_uses[row] = state.kept_buffers, state.kept_uses
+        number = 0
         if not keeps[row, 0]:
             keeps[row, 1] = keep_reductions(program, state)
-        reduction_buffers[row], reduction_uses[row] = state.kept_buffers, state.kept_uses
+            number = 1
+        if number == 1 and not keeps[row, 1]:
+            keeps[row, 2] = keep_clusters(program, given[row], state)
+            number = 2
+        kept_buffers[number, row], kept_uses[number, row] = state.kept_buffers, state.kept_uses
 
 
 @njit(cache=True, nogil=True)
@@ -306,8 +318,9 @@ def _finish_all(
     for row in range(len(given)):
         state.buffers[:], state.uses[:] = buffers[row], uses[row]
         state.kept_buffers[:], state.kept_uses[:] = kept_buffers[row], kept_uses[row]
+        find_squeezed(program, given[row], state.squeezed)
         finish(program, state)
-        mark_tiled_copies(program, given[row], free, state, marks[row])
+        mark_tiled_copies(program, free, state, marks[row])
         made_buffers[row], made_uses[row] = state.buffers, state.uses
         for use in range(state.uses.size):
             made[row, use] = state.buffers[state.source[use]]

@@ -118,6 +118,8 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     kind = np.append(KINDS[opcodes[:-1]], np.int8(GIVES))
     kind[count:-1] = ASKS
     _distrust(kind, described, rows)
+    if backend.device_layouts:
+        _drop_broadcasts(kind, described, rows)
     read = np.array([one for row in rows for one in row], np.int64)
     reader_starts, reading = Neighbours.of(read, np.arange(len(read)), len(node))
     listed = Instructions(
@@ -215,6 +217,18 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
             listed and not 0 <= listed[0] <= listed[-1] < rank[op]
         ):
             kind[op] = CHANGES
+
+
+def _drop_broadcasts(
+    kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]
+) -> None:
+    """Set `kind` to KEEPS, in place, for broadcasts into the shape of their operand. The compiler
+    drops them. `rows`: the instructions that each instruction reads."""
+    rank, sizes = described["rank"], described["sizes"]
+    for op in np.flatnonzero(kind == BROADCASTS):
+        is_same = [rank[one] == rank[op] and (sizes[one] == sizes[op]).all() for one in rows[op]]
+        if is_same == [True]:
+            kind[op] = KEEPS
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:

@@ -91,6 +91,26 @@ def without_ones(number, sizes, rank):
 
 
 @njit(cache=True, nogil=True)
+def count_ones(sizes, rank):
+    """Return the number of dimensions of size 1."""
+    count = 0
+    for dimension in range(rank):
+        count += sizes[dimension] == 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def with_ones_outermost(number, sizes, rank):
+    """Return the layout in which dimensions of size 1 are the most major ones, row-major."""
+    result, filled = without_ones(number, sizes, rank)
+    for dimension in range(rank - 1, -1, -1):
+        if sizes[dimension] == 1:
+            result |= dimension << (BITS * filled)
+            filled += 1
+    return result
+
+
+@njit(cache=True, nogil=True)
 def compare(one, other, sizes, rank):
     """Return the kind of a copy between two layouts; ALIKE if no copy is needed."""
     if one == other:

@@ -29,12 +29,16 @@ from solution.features.propagation.instructions import (
     TRANSPOSES,
 )
 from solution.features.propagation.orders import (
+    ALIKE,
     UNSET,
     aligned,
+    compare_tiled,
+    count_ones,
     filtered,
     row_major,
     transposed,
     untransposed,
+    with_ones_outermost,
 )
 
 # flags of a constraint. MANDATORY: it replaces an earlier one. URGENT: it is propagated first.
@@ -67,6 +71,9 @@ class State(NamedTuple):
     kept_buffers: np.ndarray
     kept_uses: np.ndarray
     known: np.ndarray  # (instructions,) the requested layout that reaches each result; else UNSET
+    # (instructions,) bool, for a TPU only: True where the compiler drops dimensions of size 1, see
+    # solution.features.propagation.squeezing
+    squeezed: np.ndarray
 
 
 @njit(cache=True, nogil=True)
@@ -75,6 +82,8 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
     rank is below 2, or the constraint is optional and contradicts an earlier one."""
     if program.rank[op] < 2:
         return
+    if state.squeezed[op]:
+        layout = with_ones_outermost(layout, program.sizes[op], program.rank[op])
     mark, known = mandatory | urgent, state.buffers[op]
     if known == layout:
         changed = state.marks[op] | mark
@@ -90,8 +99,11 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 def set_use(program, state, use, layout, mandatory, urgent):
     """Constrain the layout in which a use reads its operand and add the constraint to the worklist,
     unless the rank is below 2, or the constraint is optional and the use already has one."""
-    if program.rank[program.read[use]] < 2:
+    base = program.read[use]
+    if program.rank[base] < 2:
         return
+    if state.squeezed[program.reader[use]]:
+        layout = with_ones_outermost(layout, program.sizes[base], program.rank[base])
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
         state.uses[use] = layout
         state.marks[state.buffers.size + use] = mandatory | urgent
@@ -249,8 +261,9 @@ def _propagate_use(program, state, use):
     """Propagate the layout of a use to the buffer that it reads. Then propagate it through the
     reader, whose kind decides: to other operands and the result, to the result only, or not."""
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
-    rank, kind = program.rank[base], program.kind[op]
-    set_buffer(program, state, state.source[use], layout, 0, URGENT)
+    rank, kind = program.rank[base], _find_kind(program, state, op)
+    if not reads_twin(program, state, use) and not _is_border(program, state, use):
+        set_buffer(program, state, state.source[use], layout, 0, URGENT)
     if kind in (KEEPS, ASKS, REDUCES, CONCATENATES):
         if kind != CONCATENATES or _is_largest(program, use):
             _propagate_to_others(program, state, use)
@@ -262,6 +275,36 @@ def _propagate_use(program, state, use):
     elif kind == TRANSPOSES:
         made = transposed(layout, program.dimensions[op], rank)
         set_buffer(program, state, op, made, MANDATORY, URGENT)
+
+
+@njit(cache=True, nogil=True)
+def _is_border(program, state, use):
+    """Return True if a custom call reads a squeezed tensor in a layout that no reshape in front of
+    the call could give it without moving data."""
+    base, layout = program.read[use], state.uses[use]
+    if program.kind[program.reader[use]] != ASKS or not state.squeezed[base]:
+        return False
+    sizes, rank = program.sizes[base], program.rank[base]
+    squeezed = with_ones_outermost(layout, sizes, rank)
+    return compare_tiled(squeezed, layout, sizes, rank) != ALIKE
+
+
+@njit(cache=True, nogil=True)
+def reads_twin(program, state, use):
+    """Return True if a squeezed instruction reads a broadcast scalar that others read as well: the
+    compiler makes a second one without dimensions of size 1, so layouts do not pass here."""
+    base = program.read[use]
+    if not state.squeezed[program.reader[use]] or state.squeezed[base]:
+        return False
+    return count_ones(program.sizes[base], program.rank[base]) > 0
+
+
+@njit(cache=True, nogil=True)
+def _find_kind(program, state, op):
+    """Return the kind of an instruction; RESHAPES for reductions and broadcasts that only drop or
+    add dimensions of size 1."""
+    kind = program.kind[op]
+    return RESHAPES if state.squeezed[op] and kind in (REDUCES, BROADCASTS) else kind
 
 
 @njit(cache=True, nogil=True)
@@ -326,7 +369,7 @@ def only_ones_differ(program, one, other):
 @njit(cache=True, nogil=True)
 def _propagate_buffer(program, state, op):
     """Propagate a result's layout to its instruction's operands, then (optional) to its readers."""
-    layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
+    layout, kind, rank = state.buffers[op], _find_kind(program, state, op), program.rank[op]
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]
         read_rank = program.rank[base]
@@ -356,5 +399,6 @@ def _propagate_to_readers(program, state, op):
     base = program.read[program.use_starts[op]] if program.kind[op] == ASKS else op
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         use = program.reading[k]
-        if state.source[use] == op and program.kind[program.reader[use]] != GIVES:
+        is_end = program.kind[program.reader[use]] == GIVES
+        if state.source[use] == op and not is_end and not reads_twin(program, state, use):
             set_use(program, state, use, state.buffers[op], 0, URGENT)

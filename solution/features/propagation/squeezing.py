@@ -1,0 +1,103 @@
+"""Find the tensors of which a TPU's compiler drops the dimensions of size 1 (compiled).
+
+Before it assigns layouts, the compiler moves a reshape that only adds such dimensions past the
+element-wise instructions that read it: means, variances and softmax sums, which jax keeps in the
+shape of their operand, become tensors of a lower rank. A requested layout stops this: the reshape
+stays in front of the custom call, and what reads the custom call keeps its shape.
+"""
+
+import numpy as np
+from numba import njit
+
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.propagation.calls import IS_ELEMENTWISE
+from solution.features.propagation.instructions import (
+    ASKS,
+    BROADCASTS,
+    KEEPS,
+    REDUCES,
+    RESHAPES,
+)
+from solution.features.propagation.orders import UNSET, count_ones
+from solution.features.propagation.worklist import NONE, only_ones_differ
+
+# (opcodes + 1,) bool: reshapes are moved past these; the last entry is that of NO_OPCODE
+MOVES_PAST = np.append(IS_ELEMENTWISE, False)
+BROADCAST, CONSTANT = OPCODE_IDS["broadcast"], OPCODE_IDS["constant"]
+
+
+@njit(cache=True, nogil=True)
+def find_squeezed(program, given, squeezed):
+    """Write into `squeezed` (instructions,) bool whether the compiler drops the dimensions of size
+    1 of each result. `given`: (instructions,) the layout that each custom call requests, or UNSET.
+    """
+    squeezed[:] = False
+    for op in range(program.kind.size):
+        kind = program.kind[op]
+        if kind == KEEPS and MOVES_PAST[program.opcodes[op]]:
+            squeezed[op] = _reads_squeezed(program, given, squeezed, op)
+        elif kind in (RESHAPES, REDUCES, BROADCASTS) or program.opcodes[op] == BROADCAST:
+            squeezed[op] = _only_adds_ones(program, given, squeezed, op)
+    for op in range(program.kind.size):
+        if not squeezed[op] and is_filled(program, op):
+            squeezed[op] = _are_readers_squeezed(program, squeezed, op)
+
+
+@njit(cache=True, nogil=True)
+def _only_adds_ones(program, given, squeezed, op):
+    """Return True if `op` only adds or drops dimensions of size 1, no layout of its operand or
+    result is requested, and its operand is squeezed or has no such dimensions."""
+    use = program.main[op, 0]
+    if use == NONE or program.kind[op] == ASKS:
+        return False
+    base = program.read[use]
+    if program.opcodes[op] == BROADCAST and program.rank[base] == 0:
+        return False
+    if not only_ones_differ(program, base, op) or _is_asked(given, program.behind[op]):
+        return False
+    if _is_asked(given, program.before[use]) or _is_asked(given, program.behind[base]):
+        return False
+    return squeezed[base] or count_ones(program.sizes[base], program.rank[base]) == 0
+
+
+@njit(cache=True, nogil=True)
+def _reads_squeezed(program, given, squeezed, op):
+    """Return True if an element-wise instruction reads a squeezed tensor, and no others but
+    constants and broadcasts of scalars."""
+    found = False
+    for use in range(program.use_starts[op], program.use_starts[op + 1]):
+        base = program.read[use]
+        is_asked = _is_asked(given, program.before[use]) or _is_asked(given, program.behind[base])
+        if squeezed[base] and not is_asked:
+            found = True
+        elif program.rank[base] > 0 and not is_filled(program, base):
+            return False
+    return found
+
+
+@njit(cache=True, nogil=True)
+def is_filled(program, op):
+    """Return True for constants and broadcasts of scalars."""
+    if program.opcodes[op] == CONSTANT:
+        return True
+    if program.kind[op] != BROADCASTS or program.main[op, 0] == NONE:
+        return False
+    return program.rank[program.read[program.main[op, 0]]] == 0
+
+
+@njit(cache=True, nogil=True)
+def _are_readers_squeezed(program, squeezed, op):
+    """Return True if all readers of a result, not counting custom calls, are squeezed."""
+    found = False
+    for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
+        reader = program.reader[program.reading[k]]
+        if program.kind[reader] != ASKS:
+            if not squeezed[reader]:
+                return False
+            found = True
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _is_asked(given, call):
+    return call != NONE and given[call] != UNSET
