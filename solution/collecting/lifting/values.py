@@ -140,9 +140,10 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Guess a loop's number of iterations from the slices in its body; default: ITERATIONS."""
-    body = draft.ranges[draft.computation[types.loops[node].body]]
-    found = guess_iterations(draft.graph, body, draft.operands)
+    """Guess a loop's number of iterations from the slices in its body and in what this
+    calls; default: ITERATIONS."""
+    root = types.loops[node].body
+    found = guess_iterations(draft.graph, [root], draft.operands, draft.called)
     draft.guesses.add(
         "iterations of a loop, by its slices" if found else f"iterations of a loop: {ITERATIONS}",
         node,

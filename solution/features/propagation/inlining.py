@@ -81,23 +81,30 @@ def inline(graph: Graph) -> Inlined:
 
 def count_runs(graph: Graph) -> np.ndarray:
     """Return how often each node is computed in one run of the program (nodes,) float64: the
-    numbers of iterations of the loops around it, multiplied.
+    numbers of iterations of the loops around it, multiplied. For a computation that is called in
+    several places, it is the largest such number, not their sum: each call has its own instances
+    (see Inlined).
 
     The features do not state the iterations of a loop. They are guessed by guess_iterations, which
     works for the loops of jax.lax.scan. If it finds none, ITERATIONS is assumed.
     """
     runs = np.ones(graph.num_nodes)
-    loops = np.flatnonzero(graph.node_opcodes == WHILE).tolist()
-    if loops:
-        operands, called = _split_edges(graph)
-    for loop in loops:
-        body = _reach(called[loop], operands)
-        iterations = guess_iterations(graph, body, operands) or ITERATIONS
-        runs[_reach(called[loop], operands, called)] *= iterations
+    if not (graph.node_opcodes == WHILE).any():
+        return runs
+    operands, called = _split_edges(graph)
+    # a computation comes before all that call it, so this meets its callers first
+    for node in reversed(range(graph.num_nodes)):
+        times = runs[node]
+        if graph.node_opcodes[node] == WHILE:
+            times *= guess_iterations(graph, called[node], operands, called) or ITERATIONS
+        for root in called[node]:
+            if times > runs[root]:
+                inside = _reach([root], operands)
+                runs[inside] = np.maximum(runs[inside], times)
     return runs
 
 
-def _reach(roots: list[int], *edges: list[list[int]]) -> list[int]:
+def _reach(roots: Sequence[int], *edges: Sequence[Sequence[int]]) -> list[int]:
     """Return the nodes that can be reached from `roots` along `edges`, and the roots themselves."""
     seen, waiting = set(roots), [*roots]
     while waiting:
@@ -110,11 +117,21 @@ def _reach(roots: list[int], *edges: list[list[int]]) -> list[int]:
 
 
 def guess_iterations(
-    graph: Graph, body: Sequence[int], operands: Sequence[Sequence[int]]
+    graph: Graph,
+    roots: Sequence[int],
+    operands: Sequence[Sequence[int]],
+    called: Sequence[Sequence[int]],
 ) -> int | None:
     """Return a guess of a loop's iterations: the most frequent length of the dimensions along which
-    nodes in its `body` read or write one element; None without such nodes. `operands`: for each
-    node, the nodes that it reads."""
+    its nodes read or write one element; None without such nodes.
+
+    The nodes are those of the computations with these `roots`, and of what they `call`, because jax
+    puts the body of a scan into a called computation. Those of loops inside are left out.
+    `operands`, `called`: for each node, the nodes that it reads, and the roots that it calls.
+    """
+    opcodes = graph.node_opcodes.tolist()
+    calls = [own if opcode == CALL else () for opcode, own in zip(opcodes, called, strict=True)]
+    body = _reach(roots, operands, calls)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     lengths: list[int] = []
     for node in body:

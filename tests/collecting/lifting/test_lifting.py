@@ -14,11 +14,13 @@ from solution.collecting.families import draw_settings, write_file
 from solution.collecting.lifting.attributes import find_indexing
 from solution.collecting.lifting.draft import NotLiftedError
 from solution.collecting.lifting.lift import lift
+from solution.collecting.tpu.reading import find_trips
 from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.propagation.inlining import count_runs
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.records import read_module_file
@@ -63,6 +65,32 @@ def test_a_recurrent_step_keeps_its_kernels_and_copies(workers: Workers, tmp_pat
     )
     assert original["copy"] > 0
     assert again == original
+
+
+SCAN = """
+import jax
+import jax.numpy as jnp
+
+def program(weights, rows):
+    def step(state, row):
+        state = jnp.tanh(row @ weights + state)
+        return state, state
+    return jax.lax.scan(step, 0 * rows[0], rows)[1]
+
+arguments = (jnp.ones((16, 16)), jnp.ones((23, 8, 16)))
+"""
+
+
+def test_a_scan_keeps_its_length(workers: Workers, tmp_path: Path) -> None:
+    program = read_text(SCAN, tmp_path / "scan.py", workers)
+    graph = replace(make_graph(program, "layout:xla:random"), summed=None)
+    dot = graph.node_opcodes == OPCODE_IDS["dot"]
+    assert count_runs(graph)[dot].tolist() == [23]
+    module = lift(graph).module
+    called = {computation.id: computation for computation in module.computations}
+    (loop,) = (one for one in instructions(module) if one.opcode == "while")
+    trips = {find_trips(loop, called[number]) for number in loop.called_computation_ids}
+    assert 23 in trips
 
 
 def test_constants_are_second_operands_and_divide_sums_by_their_length() -> None:

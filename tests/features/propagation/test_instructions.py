@@ -2,6 +2,7 @@
 
 import dataclasses
 from math import prod
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution import read_graph
 from solution.collecting.tpu import asking
 from solution.domain import vocabulary
 from solution.domain.vocabulary import OPCODE_IDS
@@ -24,6 +26,7 @@ from solution.features.propagation.state_table import BYTES, state_tables
 from tests.features.propagation.slow import unpack
 from tests.made.builder import Builder
 
+ESTIMATED = Path(__file__).parents[3] / "solution/data/estimated/npz/layout/xla"
 PRIMES = [2, 3, 5, 7, 11, 13]
 
 
@@ -142,6 +145,17 @@ def test_a_requested_layout_reaches_the_next_dot() -> None:
     results = propagation.number().results[0]
     made = {int(n): int(results[k]) for k, n in enumerate(ops.node) if ops.kind[k] != ASKS}
     assert [unpack(made[node], 2) for node in (dot, tanh, transpose)] == [(0, 1), (0, 1), (1, 0)]
+
+
+def test_a_scan_runs_once_for_each_slice() -> None:
+    """jax lowers a scan to a loop that calls the step, and the step takes the slice. Each program
+    scans sequences of one length. Its loops share computations, which do not run more often for
+    that."""
+    files = sorted(ESTIMATED.glob("*/train/small-recurrent_*.npz"))
+    assert len(files) == 16
+    for file in files:
+        runs = set(count_runs(read_graph(file)).tolist()) - {1}
+        assert len(runs) == 1 and runs < {12, 16, 24, 32}, file
 
 
 def test_what_a_loop_reads_counts_once_for_each_iteration() -> None:
