@@ -28,7 +28,7 @@ from solution.collecting.tpu.asking import (
 )
 from solution.collecting.tpu.estimator import Estimator
 from solution.domain.codebook import encode
-from solution.domain.vocabulary import OPCODES
+from solution.domain.vocabulary import OPCODE_IDS, OPCODES
 from solution.features.preparation import repair_padding
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.propagation import Propagation
@@ -65,6 +65,24 @@ def program(x, w, keys):
     return jnp.tanh(queries @ keys)
 
 SHAPES = ((8, 32, 96), (96, 96), (8, 4, 24, 32))
+"""
+NORMAL = """
+def program(x, w, v):
+    hidden = x @ w
+    hidden -= jnp.mean(hidden, -1, keepdims=True)
+    scale = jnp.mean(hidden * hidden, -1, keepdims=True)
+    return (hidden / jnp.sqrt(scale + 1)) @ v
+
+SHAPES = ((8, 16, 32), (32, 24), (24, 16))
+"""
+CLUSTER = """
+def program(x, w):
+    image = jax.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return jnp.exp(jnp.tanh(image * image + 1) * image) + image
+
+SHAPES = ((4, 32, 32, 8), (3, 3, 8, 48))
 """
 ASKED = (1, 2, 0)  # the layout that the second configuration requests of the product of rank 3
 
@@ -202,7 +220,9 @@ def test_copied_bytes_are_the_compilers(
     layouts[1, sizes.index((128, 1)), 0, :2] = 1, 0
     layouts[2, sizes.index((128, 48)), 0, :2] = 1, 0
     propagation = propagate(program, layouts)
-    copied = sum_copies(propagation, propagation.number())[propagation.graph.layouts.rows]
+    copied = sum_copies(propagation, propagation.number(), has_fused=True)[
+        propagation.graph.layouts.rows
+    ]
     compiled = [
         sum(copy.bytes for copy in each.copies)
         for each in compile_each(estimator, program, layouts)
@@ -222,9 +242,45 @@ def test_copies_on_both_sides_of_a_reshape_merge(
     reshape = sizes.index((8, 32, 4, 24))
     layouts[0, reshape, 0, :4], layouts[0, reshape, 1, :3] = (0, 3, 2, 1), (0, 2, 1)
     propagation = propagate(program, layouts)
-    assert sum_copies(propagation, propagation.number()).tolist() == [0]
+    assert sum_copies(propagation, propagation.number(), has_fused=True).tolist() == [0]
     (compiled,) = compile_each(estimator, program, layouts)
     assert not compiled.copies
+
+
+def test_dimensions_of_size_1_are_dropped_where_nothing_is_asked_of_them(
+    estimator: Estimator, workers: Workers, tmp_path: Path
+) -> None:
+    """A mean that keeps its dimension is computed without it, so a layout that is asked of the
+    reshape that drops it costs nothing. One that is asked of what keeps it is copied into."""
+    program = read_source(NORMAL, tmp_path / "normal.py", workers)
+    sizes = find_sizes(program)
+    drops, adds = sizes.index((8, 16)), sizes.index((8, 16, 1))
+    layouts = np.full((3, len(sizes), 3, 6), -1, np.int8)
+    layouts[1, drops, 0, :2], layouts[1, drops, 1, :3] = (1, 0), (2, 1, 0)
+    layouts[2, adds, 0, :3], layouts[2, adds, 1, :2] = (2, 1, 0), (1, 0)
+    propagation = propagate(program, layouts)
+    numbered = propagation.number()
+    copied = sum_copies(propagation, numbered, has_fused=False)[propagation.graph.layouts.rows]
+    compiled = compile_each(estimator, program, layouts)
+    assert copied.tolist() == [sum(copy.bytes for copy in each.copies) for each in compiled]
+    assert copied[0] == copied[1] < copied[2]
+
+
+def test_a_cluster_moves_to_the_layout_with_less_padding(
+    estimator: Estimator, workers: Workers, tmp_path: Path
+) -> None:
+    """A convolution writes its result with the batch, 4, in the rows of tiles, which are eight:
+    what is computed from it element by element has 32 pixels there."""
+    program = read_source(CLUSTER, tmp_path / "cluster.py", workers)
+    layouts = np.full((1, len(program.configurable), 3, 6), -1, np.int8)
+    propagation = propagate(program, layouts)
+    ops, (row,) = propagation.instructions, propagation.number().results
+    (compiled,) = compile_each(estimator, program, layouts)
+    for opcode, expected in (("tanh", (3, 2, 1, 0)), ("convolution", (3, 0, 2, 1))):
+        (op,) = np.flatnonzero(ops.is_programs & (ops.opcodes == OPCODE_IDS[opcode]))
+        theirs = {one.minor_to_major for one in compiled.tensors if one.opcode == opcode}
+        assert unpack(int(row[op]), 4) == expected
+        assert theirs == {expected}
 
 
 SQUARE = (8, 8)
