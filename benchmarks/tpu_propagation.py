@@ -331,9 +331,8 @@ SAME = {"dot": MADE_OF["dot"], "reshape": ("bitcast",)}
 def sum_copies(propagation: Propagation, numbered: Numbered, has_fused: bool) -> np.ndarray:
     """Return the padded bytes (distinct configs,) that the propagation's copies write.
 
-    A copy that keeps the minor dimension is fused with what reads it, unless that is a reshape: 147
-    of 149 such copies of 14 other programs were, and none of 19 before a reshape.
-    `has_fused`: count these as well.
+    A copy that keeps the minor dimension is fused with what reads it (147 of 151 of 19 other
+    programs), unless that is a reshape. `has_fused`: count these copies as well.
     """
     ops, layouts = propagation.instructions, numbered.layouts
     points = find_points(ops, numbered.point)

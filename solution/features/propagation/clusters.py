@@ -41,19 +41,16 @@ IS_MOVED[[OPCODE_IDS["select"], OPCODE_IDS["clamp"]]] = False
 def keep_clusters(program, given, state):
     """Choose and keep layouts for clusters that are moved, to be requested in the next passes.
     Return True if a cluster got a layout."""
-    found = False
-    count = program.kind.size
+    found, count = False, program.kind.size
+    if not _could_save(program, state):  # nearly always: skip the search for clusters
+        return found
     seen, members = np.zeros(count, np.bool_), np.empty(count, np.int64)
     marked = np.full((2, count), NONE)
     for op in program.order:
-        if seen[op] or state.buffers[op] == UNSET:
-            continue
-        if not _is_counted(program, op) and not is_filled(program, op):
+        if seen[op] or not _can_begin(program, state, op):
             continue
         size = _collect(program, state, seen, members, op)
-        wanted = program.device[op]
-        if state.squeezed[op]:
-            wanted = with_ones_outermost(wanted, program.sizes[op], program.rank[op])
+        wanted = _find_wanted(program, state, op)
         before = _count_padded(program, op, state.buffers[op])
         after = _count_padded(program, op, wanted)
         if after >= before:
@@ -67,6 +64,35 @@ def keep_clusters(program, given, state):
             found |= state.kept_buffers[op] != wanted
             state.kept_buffers[op] = wanted
     return found
+
+
+@njit(cache=True, nogil=True)
+def _could_save(program, state):
+    """Return True if any instruction at which a cluster could begin would take less padding."""
+    for op in range(program.kind.size):
+        if _can_begin(program, state, op):
+            wanted = _find_wanted(program, state, op)
+            after = _count_padded(program, op, wanted)
+            if wanted != state.buffers[op] and after < _count_padded(
+                program, op, state.buffers[op]
+            ):
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _can_begin(program, state, op):
+    is_begin = _is_counted(program, op) or is_filled(program, op)
+    return is_begin and state.buffers[op] != UNSET
+
+
+@njit(cache=True, nogil=True)
+def _find_wanted(program, state, op):
+    """Return the layout of least padded size."""
+    wanted = program.device[op]
+    if state.squeezed[op]:
+        wanted = with_ones_outermost(wanted, program.sizes[op], program.rank[op])
+    return wanted
 
 
 @njit(cache=True, nogil=True)

@@ -259,11 +259,17 @@ def _enqueue(state):
 @njit(cache=True, nogil=True)
 def _propagate_use(program, state, use):
     """Propagate the layout of a use to the buffer that it reads. Then propagate it through the
-    reader, whose kind decides: to other operands and the result, to the result only, or not."""
+    reader, whose kind decides: to other operands and the result, to the result only, or not.
+    Reductions and broadcasts that only drop or add dimensions of size 1 do it as reshapes do."""
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
-    rank, kind = program.rank[base], _find_kind(program, state, op)
-    if not reads_twin(program, state, use) and not _is_border(program, state, use):
+    rank, kind = program.rank[base], program.kind[op]
+    # calls are slow, as each passes some thirty arrays: ask only where the answer may be yes
+    is_cut = state.squeezed[op] and reads_twin(program, state, use)
+    is_cut |= kind == ASKS and state.squeezed[base] and _is_border(program, state, use)
+    if not is_cut:
         set_buffer(program, state, state.source[use], layout, 0, URGENT)
+    if state.squeezed[op] and kind in (REDUCES, BROADCASTS):
+        kind = RESHAPES
     if kind in (KEEPS, ASKS, REDUCES, CONCATENATES):
         if kind != CONCATENATES or _is_largest(program, use):
             _propagate_to_others(program, state, use)
@@ -297,14 +303,6 @@ def reads_twin(program, state, use):
     if not state.squeezed[program.reader[use]] or state.squeezed[base]:
         return False
     return count_ones(program.sizes[base], program.rank[base]) > 0
-
-
-@njit(cache=True, nogil=True)
-def _find_kind(program, state, op):
-    """Return the kind of an instruction; RESHAPES for reductions and broadcasts that only drop or
-    add dimensions of size 1."""
-    kind = program.kind[op]
-    return RESHAPES if state.squeezed[op] and kind in (REDUCES, BROADCASTS) else kind
 
 
 @njit(cache=True, nogil=True)
@@ -369,7 +367,9 @@ def only_ones_differ(program, one, other):
 @njit(cache=True, nogil=True)
 def _propagate_buffer(program, state, op):
     """Propagate a result's layout to its instruction's operands, then (optional) to its readers."""
-    layout, kind, rank = state.buffers[op], _find_kind(program, state, op), program.rank[op]
+    layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
+    if state.squeezed[op] and kind in (REDUCES, BROADCASTS):
+        kind = RESHAPES
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]
         read_rank = program.rank[base]
@@ -399,6 +399,8 @@ def _propagate_to_readers(program, state, op):
     base = program.read[program.use_starts[op]] if program.kind[op] == ASKS else op
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         use = program.reading[k]
-        is_end = program.kind[program.reader[use]] == GIVES
-        if state.source[use] == op and not is_end and not reads_twin(program, state, use):
+        reader = program.reader[use]
+        if state.source[use] != op or program.kind[reader] == GIVES:
+            continue
+        if not (state.squeezed[reader] and reads_twin(program, state, use)):
             set_use(program, state, use, state.buffers[op], 0, URGENT)
