@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
+from ensembles.coverage import describe_absent
 from ensembles.merge import alone, describe_caveats, describe_fit, score_recipes
 from ensembles.recipe import Recipe, check_place, check_recipe, choose_recipe, make_file_recipe
 from ensembles.search import (
@@ -32,7 +33,12 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
         raise InputError(f"{a} is compared with itself. Give two different names.")
     recipes = _find(run, a, b)
     fitted = " ".join(filter(None, (describe_fit(run, recipe) for recipe in recipes.values())))
-    caveats = dict.fromkeys(c for recipe in recipes.values() for c in describe_caveats(run, recipe))
+    caveats = dict.fromkeys(
+        words
+        for recipe in recipes.values()
+        for words in (describe_absent(run, recipe), *describe_caveats(run, recipe))
+        if words
+    )
     lines = compare(score_recipes(run, recipes), a, b)
     shown = make_table(
         "Difference of scores, out of fold; above 0: the first is better",

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
+from ensembles.coverage import describe_absent, list_present
 from ensembles.merge import RunScores, describe_fit, merge_run, score_run
 from ensembles.recipe import ENSEMBLE, Recipe, is_merge, remember
 from ensembles.statistics import mean_of_all, means_by_member, show_interval
@@ -16,6 +17,7 @@ from solution.runs.folder import Run
 from solution.runs.job import read_trained
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers, replace_file
+from solution.system.progress import warn
 from solution.system.terminal import make_table
 from solution.system.wording import count
 from submissions.writer import Written, read_rows, replace_submission
@@ -174,13 +176,14 @@ class Built:
 
     run: Run
     recipe: Recipe
+    members: list[str]  # members of the recipe that were merged, because the run has them
     written: Written
     scores: Scores
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
     """Merge the run's predictions; write its ranking, submission.csv, scores.csv and, last, the
-    recipe. The caller holds the run's lock.
+    recipe. Warn of members that the run does not have. The caller holds the run's lock.
 
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
@@ -192,7 +195,9 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     written = replace_submission(orders, graphs, sample, run.submission)
     write_scores(scores.lines, run)
     remember(run, recipe)
-    return Built(run, recipe, written, scores)
+    if absent := describe_absent(run, recipe):
+        warn(absent)
+    return Built(run, recipe, list_present(run, recipe), written, scores)
 
 
 def check_complete(built: Built) -> None:

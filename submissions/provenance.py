@@ -164,7 +164,7 @@ def pack_submission(built: Built, tree: SourceTree) -> Upload:
         "rows": built.written.rows,
         "rows_copied_from_sample": built.written.kept,
         "recipe": built.recipe.model_dump(mode="json"),
-        "experiments": built.recipe.names(),
+        "experiments": built.members,
         "scores": {name: round(value, 6) for name, value in built.scores.of_ensemble().items()},
         "data": str(run["settings"].get("data", "")),
         "trained": run.get("commit"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ensembles.coverage import describe_absent
 from ensembles.merge import describe_caveats, describe_fit
 from ensembles.recipe import Recipe, recall
 from solution.runs.folder import Run, recall_origin
@@ -98,6 +99,7 @@ def _summarise(evidence: Evidence) -> dict[str, Any]:
         label = f"{evidence.collections[0].name}; not all five collections are in this run"
     record = evidence.run.record()
     fitted = describe_fit(evidence.run, evidence.recipe)
+    absent = describe_absent(evidence.run, evidence.recipe)
     rankers = [name for name in evidence.members if name != evidence.ensemble]
     models = sum(len(evidence.run.jobs(name)) for name in rankers)
     scope = (
@@ -112,6 +114,7 @@ def _summarise(evidence: Evidence) -> dict[str, Any]:
         "sentences": [
             *_place(evidence.run),
             scope,
+            *([absent] if absent else []),
             *describe_caveats(evidence.run, evidence.recipe),
             *([fitted] if fitted else _compare(evidence)),
         ],

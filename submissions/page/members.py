@@ -5,6 +5,7 @@ import math
 import numpy as np
 import polars as pl
 
+from ensembles.coverage import list_present
 from ensembles.search import QUICK_FITS, drop_constants, list_candidates, mean_of_collections
 from ensembles.search import estimate as estimate_scores
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
@@ -75,13 +76,14 @@ def describe_weights(evidence: Evidence) -> Section:
         if shares:
             figures.append(draw_bars(collection.name, shares))
         rows += [[collection.name, s.name, number(s.value)] for s in shares]
+    merged = listed(list_present(evidence.run, recipe))
     weighted = "different weights in some" if recipe.collections else "the same weights in all"
     columns = ["Collection", "Member", "Share"]
     return Section(
         "weights",
         "Weights",
-        f"Recipe {recipe.name} merges {listed(recipe.names())} by {recipe.method.replace('_', ' ')}"
-        f", with {weighted} collections. A member counts in the collections that it predicts.",
+        f"Recipe {recipe.name} merges {merged} by {recipe.method.replace('_', ' ')}, "
+        f"with {weighted} collections. A member counts in the collections that it predicts.",
         figures,
         [PageTable("Shares of the weight", columns, rows, texts=2, grouped=True)],
     )

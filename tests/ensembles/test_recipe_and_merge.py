@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensembles.coverage import describe_absent, list_present
 from ensembles.merge import merge_files, merge_run, normalise, score_recipes
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes, make_recipe
 from ensembles.search import MARK, check_replaceable
@@ -186,6 +187,19 @@ def test_only_experiments_of_the_record_are_merged(tmp_path: Path) -> None:
         assert next(merged).equals(next(merged))
     recipe = Recipe(name="r", members={"stray": 1.0}, allow_missing=allowed)
     assert score_recipes(run, {"r": recipe}).is_empty()
+
+
+def test_a_member_counts_as_absent_only_where_it_could_rank(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ["one", "two"])
+    allowed = frozenset({"members"})
+    members = {"one": 1.0, "layout_net": 3.0}
+    whole = Recipe(name="r", members=members, allow_missing=allowed)
+    assert describe_absent(run, whole) == ""  # the run has tiles only
+    lacks = Recipe(name="r", members={**members, "tile_net": 1.0}, allow_missing=allowed)
+    assert list_present(run, lacks) == ["one"]
+    assert "tile_net (50% of the weight in tile:xla)" in describe_absent(run, lacks)
+    in_table = Recipe(name="r", members=members, collections={"tile:xla": {"two": 2.0}})
+    assert describe_absent(run, in_table) == ""
 
 
 def test_a_recipe_neither_reads_nor_writes_outside_the_run(tmp_path: Path) -> None:

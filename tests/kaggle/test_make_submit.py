@@ -47,6 +47,20 @@ def test_a_submission_is_sent_confirmed_scored_and_traced(desk: Desk) -> None:
     assert [other["state"] for other in desk.ledger.lines] == ["scored", "scored"]
 
 
+def test_members_that_the_run_lacks_are_named_and_not_recorded(desk: Desk) -> None:
+    (desk.run.folder / "mine.toml").write_text(
+        'allow_missing = ["members"]\n[members]\none = 1.0\ntwo = 4.0\nlayout_three = 5.0\n'
+    )
+    done = check(desk.submit(), 0, "two (80% of the weight in tile:xla)")
+    assert "two, layout_three (90% of the weight in layout:xla:default" in done.words
+    (line,) = desk.ledger.lines
+    assert line["experiments"] == "one"
+    sent = desk.folder / "submissions" / "sent" / line["key"]
+    facts = json.loads((sent / "provenance.json").read_text())
+    assert facts["experiments"] == ["one"]
+    assert {*facts["recipe"]["members"]} == {"one", "two", "layout_three"}
+
+
 @pytest.mark.parametrize(("code", "state"), [("0123", "differs"), (None, "is the same")])
 def test_the_ledger_names_the_commit_that_trained(desk: Desk, code: str | None, state: str) -> None:
     commit = "1" * 40 + "-dirty"

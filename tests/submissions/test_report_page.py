@@ -179,6 +179,15 @@ def test_the_page_and_the_table_have_one_score_of_a_model(whole: Run, tmp_path: 
     assert f">{merged:.3f}<" in words and " (2)<" in words and "±0.0" in words
 
 
+def test_a_page_names_the_members_that_the_run_lacks(whole: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('allow_missing = ["members"]\n[members]\nnet_001 = 1\nabsent_001 = 3\n')
+    page = Page(write_page(whole, find_recipe(str(path)), tmp_path / "page.html"))
+    assert "absent_001 (75% of the weight" in page.said("")
+    assert "net_001" in page.said("weights")
+    assert "absent_001" not in page.said("weights")
+
+
 def test_an_experiment_that_held_out_nothing_stops_no_report(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", collections=("tile:xla",))
     nothing = pl.DataFrame(schema=predictions.SCHEMA)
