@@ -1,6 +1,6 @@
 """Merge a run's predictions by a recipe, write the checked CSV, and tabulate all scores."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -193,6 +193,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     scores = summarise_run(run, recipe, scored)
     graphs, sample = predictions.read(run.graphs), run.sample_submission()
     written = replace_submission(orders, graphs, sample, run.submission)
+    written = replace(written, is_quick=run.is_quick)
     write_scores(scores.lines, run)
     remember(run, recipe)
     if absent := describe_absent(run, recipe):

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from solution.runs.folder import Run, find_runs
+from solution.runs.folder import QUICK_LOOK, Run, find_runs
+from solution.system.errors import InputError
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
@@ -17,7 +18,9 @@ SAMPLE_RUN = find_runs() / "sample"
 Force = Annotated[
     bool,
     typer.Option(
-        "--force", help="Send even if the file was sent before, or no submissions are left today."
+        "--force",
+        help="Send even if the file was sent before, no submissions are left today, or the run is "
+        "a quick look.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do everything but the upload.")]
@@ -66,6 +69,8 @@ def submit(
     elif not allow_dirty:
         tree.check_clean()
     run = Run.existing(run_folder)
+    if run.is_quick and not force:
+        _refuse_quick_look(run, dry_run=dry_run)
     with keep_others_out(run):
         built = build_submission(run, choose_recipe(run, recipe))
         say(built.scores.describe())
@@ -80,6 +85,17 @@ def submit(
     except OSError:  # for example if the disk is full; the exit code must still be the outcome's
         typer.echo(outcome.message, err=True)
     raise typer.Exit(outcome.code)
+
+
+def _refuse_quick_look(run: Run, *, dry_run: bool) -> None:
+    """Raise InputError, because the run is a quick look; a dry run only says so."""
+    quick = f"{run.folder}: the run is a quick look (--limit): {QUICK_LOOK}"
+    if not dry_run:
+        raise InputError(
+            f"{quick}. Its submission would waste one of the day's. Make a whole run, or give "
+            "--force (make: FORCE=1)."
+        )
+    say(f"{quick}, so a real upload would be rejected.")
 
 
 @app.command()

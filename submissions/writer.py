@@ -23,7 +23,7 @@ from solution.domain.metrics import TOP_K
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 from solution.system.sealing import NOTHING, describe_file
-from solution.system.wording import count, shorten
+from solution.system.wording import count, join_names, shorten
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
@@ -145,9 +145,11 @@ class Written:
 
     path: Path
     rows: int
-    kept: int  # rows copied from the sample submission, because the graph's file is missing
+    kept: int  # rows copied from the sample submission, because the run lacks their graphs
     left_out: int  # predicted graphs that the sample submission does not contain
     description: str  # SIZE:SHA256 of the file, or a note that it does not exist
+    lacking: tuple[str, ...] = ()  # collections of copied rows of which the run has no test graph
+    is_quick: bool = False  # the run is a quick look, which takes few graphs
 
     def describe(self) -> str:
         """Return a message for the user: the file, and the rows that were copied or left out."""
@@ -156,14 +158,24 @@ class Written:
         lines = [f"Submission: {self.path} ({count(self.rows, 'row')}, checked)"]
         if self.kept:
             lines.append(
-                f"{self.kept} of its rows are copied from sample_submission.csv, because the data "
-                "folder lacks their graphs: they score as if nothing was predicted."
+                f"{self.kept} of its rows are copied from sample_submission.csv, because "
+                f"{self._explain_copies()}: they score as if nothing was predicted."
             )
         if self.left_out:
             lines.append(
                 f"Left out: {count(self.left_out, 'test graph')} that the sample does not list."
             )
         return "\n".join(lines)
+
+    def _explain_copies(self) -> str:
+        if self.is_quick:
+            return "the run is a quick look (--limit), which takes few graphs"
+        if self.lacking:
+            return (
+                f"the run has no test graph of {join_names(self.lacking)}: the data folder has "
+                "none, or other collections were chosen (--collection)"
+            )
+        return "the data folder lacks their graphs"
 
 
 def write_submission(
@@ -211,7 +223,11 @@ def replace_submission(
         count = check_submission(temporary, expected, shown=path)
         predicted = sum(size is not None for size in expected.num_configs.values())
         left_out = len(orders.keys() - rows.keys())
-        return Written(path, count, count - predicted, left_out, describe_file(temporary))
+        copied = {collection_of(n).name for n, size in expected.num_configs.items() if size is None}
+        there = set(graphs.filter(pl.col("split") == "test")["collection"])
+        lacking = tuple(name for name in NAMES if name in copied - there)
+        kept = count - predicted
+        return Written(path, count, kept, left_out, describe_file(temporary), lacking)
 
 
 def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:

@@ -86,6 +86,16 @@ def test_a_dry_run_does_everything_but_the_upload(desk: Desk) -> None:
     assert not (desk.folder / "submissions" / "sent").exists()
 
 
+def test_a_quick_look_is_sent_only_if_it_is_forced(desk: Desk) -> None:
+    write_sealed({**desk.run.record(), "quick": True}, desk.run.folder / "run.json")
+    check(desk.submit(), 2, "quick look", "--force")
+    assert desk.world.calls == []
+    check(desk.submit("--dry-run"), 0, "quick look", "would be")
+    assert desk.world.count(CREATE) == 0
+    check(desk.submit("--force"))
+    assert_made_once(desk)
+
+
 def test_what_a_killed_submit_left_is_removed_by_the_next(desk: Desk) -> None:
     left = [desk.folder / where / ".partial-0123456789abcdef"
             for where in ("submissions", "submissions/sent", "run")]  # fmt: skip

@@ -1,6 +1,7 @@
 """The submission file: what the writer writes, and what the checker refuses."""
 
 import csv
+import dataclasses
 import random
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def test_a_sample_decides_rows_and_order(tmp_path: Path) -> None:
     assert written == Written(path, 3, 1, 3, describe_file(path))
     assert "1 of" in written.describe()
     assert "3 test" in written.describe()
+    assert "data folder lacks" in written.describe()
+
+
+def test_rows_that_are_copied_are_explained_by_what_the_run_took(tmp_path: Path) -> None:
+    path = tmp_path / "submission.csv"
+    sample = write_sample(tmp_path, [(f"{T}:k1", "0;1;2"), (f"{L}:b", "0;1;2")])
+    tiles = GRAPHS.filter(collection=T)
+    written = write_submission(make_ranking(SCORES), tiles, sample, path)
+    assert (written.kept, written.lacking) == (1, (L,))
+    assert f"no test graph of {L}" in written.describe()
+    assert "--collection" in written.describe()
+    quick = dataclasses.replace(written, is_quick=True).describe()
+    assert "--limit" in quick and "data folder" not in quick
 
 
 @pytest.mark.parametrize(
