@@ -157,8 +157,9 @@ def interrupted_later() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, answer)
-    if came and callable(answer):
-        answer(came[0], None)
+        # also after an error: Ctrl-C ends the server of processes, too, so that starting one fails
+        if came and callable(answer):
+            answer(came[0], None)
 
 
 def start_child(

@@ -65,6 +65,10 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
 """
+INTERRUPTED_LATER = INTERRUPTED.replace(
+    "            pool.submit(abs, 1).result()\n",
+    "            with interrupted_later():\n                pool.submit(abs, 1)\n",
+).replace("open_pool\n", "interrupted_later, open_pool\n")
 
 
 SLOW = """
@@ -90,8 +94,12 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize(
     ("script", "begun", "seconds"),
-    [(INTERRUPTED, "begun", 0.5), (INTERRUPTED_CHILD, "importing", 0)],
-    ids=["a server", "a child"],
+    [
+        (INTERRUPTED, "begun", 0.5),
+        (INTERRUPTED_LATER, "begun", 0.5),
+        (INTERRUPTED_CHILD, "importing", 0),
+    ],
+    ids=["a server", "a server, later", "a child"],
 )
 def test_ctrl_c_says_nothing(script: str, begun: str, seconds: float, tmp_path: Path) -> None:
     """While a server or a child imports; a server takes three seconds."""
@@ -115,4 +123,8 @@ def test_ctrl_c_is_answered_when_processes_are_started() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         done.append("started")
     assert done == ["started"]
+    # nor is it lost if the same Ctrl-C ends the server of processes, so that none can be started
+    with pytest.raises(KeyboardInterrupt), interrupted_later():
+        os.kill(os.getpid(), signal.SIGINT)
+        raise BrokenPipeError
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
