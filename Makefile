@@ -12,7 +12,7 @@
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
 #   make notebooks               execute and rebuild the notebooks, on the bundled sample; NOTEBOOK=name
-#   make kernels-push NOTEBOOK=name   run one on Kaggle; SET="NAME=VALUE ..." BUNDLE= RESUME=1 DIRTY=1
+#   make kernels-push NOTEBOOK=name   run one on Kaggle; SET="NAME=VALUE ..." BUNDLE= RESUME=1 DIRTY=1 FORCE=1
 #   make kernels-status          how far the pushed notebooks are
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
 #   make kernels-share BUNDLE=file    upload a bundle as a private dataset; AS=name
@@ -67,7 +67,7 @@ SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-ru
 	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty) $(call on,NOT_THERE,--not-there)
 TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty) \
-	$(call given,BUNDLE,--bundle)
+	$(call on,FORCE,--force) $(call given,BUNDLE,--bundle)
 
 .PHONY: help install run demo report test test-slow attack pytest lint silent-lint site data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \

@@ -74,6 +74,9 @@ def push(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the output of its last session.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Push even if its latest session still runs.")
+    ] = False,
     allow_dirty: Dirty = False,
 ) -> None:
     """Upload the code, wait until it is ready, push the notebook once and record it.
@@ -94,7 +97,7 @@ def push(
     tree = read_tree()
     if not allow_dirty:
         tree.check_clean()
-    outcome = send(Order(found, chosen, tree, resume, bundle), read_wait_settings())
+    outcome = send(Order(found, chosen, tree, resume, bundle, force), read_wait_settings())
     say(outcome.message)
     raise typer.Exit(outcome.code)
 

@@ -3,10 +3,11 @@
 A push has a key, its unique name, which the pushed source contains.
 
 1. if it is unknown whether an earlier push arrived, look for its key in Kaggle's copy of the source
-2. pack the committed code, or reuse the existing package
-3. upload the package, unless it is the dataset's newest version; wait until Kaggle has processed it
-4. write the record of the push, state "pushing"; push the source with the key
-5. if the call failed, look for the key in Kaggle's copy of the source, which decides whether the
+2. refuse if the notebook's latest session still runs, because only the newest push can be pulled
+3. pack the committed code, or reuse the existing package
+4. upload the package, unless it is the dataset's newest version; wait until Kaggle has processed it
+5. write the record of the push, state "pushing"; push the source with the key
+6. if the call failed, look for the key in Kaggle's copy of the source, which decides whether the
    push arrived; look once more a little later
 """
 
@@ -21,7 +22,7 @@ from solution.system.errors import InputError
 from solution.system.files import write_json
 from submissions.calls import WaitSettings, pause
 from submissions.failures import DONE, NOT_KNOWN, KaggleError, Outcome
-from submissions.kernels.calls import NOT_TAKEN, Kernels
+from submissions.kernels.calls import NOT_TAKEN, REFUSED, Kernels
 from submissions.kernels.datasets import check_dataset_name, find_shared, provide, write_metadata
 from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
 from submissions.kernels.packaging import PLACEHOLDER, SLUG, Package, name_commit, provide_package
@@ -47,6 +48,7 @@ class Order:
     tree: SourceTree
     resumes: bool = False
     bundle: str = ""  # name of a shared bundle, or OWNER/SLUG; empty: none
+    forced: bool = False  # push even if the notebook's latest session still runs
 
 
 def push(order: Order, settings: WaitSettings) -> Outcome:
@@ -63,6 +65,7 @@ def push(order: Order, settings: WaitSettings) -> Outcome:
             wanted = (name_commit(order.tree), order.values, order.resumes, order.bundle)
             if earlier is not None and earlier.ordered == wanted:
                 return Outcome(DONE, f"It had arrived already. {_describe(earlier, order)}")
+            _check_session(order, user, kernels)
             package = provide_package(order.tree, settings.wheels, settings.kernel_python)
             version = provide_dataset(package, f"{user}/{SLUG}", kernels)
             made = _send(order, package, version, user, kernels)
@@ -82,6 +85,31 @@ def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:
     if latest is None or latest.state != "pushing":
         return None
     return _look(notebook, latest, kernels)
+
+
+def _check_session(order: Order, user: str, kernels: Kernels) -> None:
+    """Raise InputError if the notebook's latest session still runs (unless `forced`), or if there
+    is no session to resume from."""
+    name = order.notebook.name
+    kernel = str(_fill_metadata(order, user, kernels.settings.competition)["id"])
+    try:
+        session = kernels.find_session(kernel)
+    except KaggleError as error:
+        if error.kind is not REFUSED:
+            raise
+        if order.resumes:
+            raise InputError(
+                f"{name}: Kaggle has no {kernel} so far, so there is no output to resume from. "
+                "Push it without --resume (make: RESUME=1)."
+            ) from error
+        return
+    if session.is_running and not order.forced:
+        raise InputError(
+            f"{name}: its latest session has the state {session.status.lower()}: "
+            f"https://www.kaggle.com/code/{kernel}. After another push its outputs could not be "
+            "pulled. Wait until it has finished (`make kernels-status`), or give --force (make: "
+            "FORCE=1)."
+        )
 
 
 def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:

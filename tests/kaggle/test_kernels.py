@@ -114,6 +114,24 @@ def test_a_push_and_a_pull(shop: Desk) -> None:
     assert SECRET not in done.words + (shop.folder / "runs/kernels" / f"{NAME}.json").read_text()
 
 
+def test_a_notebook_that_runs_is_not_pushed_again(shop: Desk) -> None:
+    check(push(shop))
+    kernel = shop.world.kernels[KERNEL]
+    for state in ("QUEUED", "RUNNING"):
+        kernel.states = [state]
+        check(push(shop), FAILED, KERNEL, state.lower(), "--force")
+    assert len(kernel.saved) == 1
+    check(push(shop, "--force"))
+    kernel.states = ["ERROR"]
+    check(push(shop, "--resume"))
+    assert len(kernel.saved) == 3
+
+
+def test_what_was_never_pushed_is_not_resumed(shop: Desk) -> None:
+    check(push(shop, "--resume"), FAILED, KERNEL, "without --resume")
+    assert shop.world.count(SAVE) == 0
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_the_answer_to_a_push_is_lost(shop: Desk, *, counted: bool) -> None:
     """Kaggle's copy of the source says whether it arrived; it is never pushed twice."""
