@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ensembles.recipe import is_merge, recall
+from solution.domain.collection import COLLECTIONS
 from solution.runs.folder import RECORD, Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
@@ -285,7 +286,7 @@ class RunLine:
     date: str
     models: str
     recipe: str
-    score: str  # the ensemble's mean, out of fold
+    score: str  # the ensemble's mean, out of fold; with their number if not over all collections
     kaggle: str  # public score of the run's submission, else its state; empty if it was never sent
 
 
@@ -329,8 +330,9 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
 
 
 def _read_score(path: Path) -> str:
-    """Return the mean of the ensemble's scores over its collections, as text. It is empty if there
-    are no scores yet, and DAMAGED if the file cannot be read."""
+    """Return the mean of the ensemble's scores over its collections, as text; if they are not all
+    collections, also their number. The text is empty if there are no scores yet, and DAMAGED if the
+    file cannot be read."""
     if not path.is_file():
         return ""
     try:
@@ -342,7 +344,10 @@ def _read_score(path: Path) -> str:
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
         return DAMAGED
     if merged:
-        return f"{sum(merged) / len(merged):.3f}"
+        mean = f"{sum(merged) / len(merged):.3f}"
+        # means over different collections cannot be compared
+        part = len(merged) < len(COLLECTIONS)
+        return f"{mean} of {count(len(merged), 'collection')}" if part else mean
     # If no program could be held out, the table has only a header, which is valid.
     return DAMAGED if lines or not names else ""
 

@@ -12,6 +12,7 @@ from ensembles.recipe import RECORD, Recipe, choose_before_training, find_recipe
 from solution.commands.running import _list_defaults
 from solution.data.folders import SAMPLE
 from solution.domain import predictions
+from solution.domain.collection import NAMES
 from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
@@ -155,14 +156,15 @@ def test_a_damaged_table_of_scores_does_not_hide_the_other_runs(tmp_path: Path) 
     """A run that held out nothing has only a header, and is not damaged."""
     header = b"collection,ranker,score\n"
     line = header + b"tile:xla,ensemble r,"
-    texts = [line + b"0.75\n", b"\xff\xfe\x00", line + b"abc\n", header, b""]
+    whole = header + b"".join(b"%s,ensemble r,0.5\n" % name.encode() for name in NAMES)
+    texts = [line + b"0.75\n", whole, b"\xff\xfe\x00", line + b"abc\n", header, b""]
     first = make_small_run(tmp_path / "a").folder
-    for name, text in zip("abcde", texts, strict=True):
+    for name, text in zip("abcdef", texts, strict=True):
         if name != "a":
             shutil.copytree(first, tmp_path / name)
         (tmp_path / name / "scores.csv").write_bytes(text)
     scores = [line.score for line in list_runs(tmp_path)]
-    assert scores == ["0.750", "damaged", "damaged", "", "damaged"]
+    assert scores == ["0.750 of 1 collection", "0.500", "damaged", "damaged", "", "damaged"]
 
 
 def test_a_run_is_no_folder_of_runs(fastslow_here: FastSlow, tmp_path: Path) -> None:
