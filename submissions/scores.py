@@ -291,9 +291,12 @@ class RunLine:
 
 
 def list_runs(folder: Path) -> list[RunLine]:
-    """Return the runs in the folder, sorted by name."""
+    """Return the runs in the folder, sorted by name. The run of a notebook that was pulled from
+    Kaggle is in the subfolder run/ of its outputs."""
     ledger = read_ledger(read_wait_settings().ledger)
-    return [_describe(path.parent, ledger) for path in sorted(folder.glob(f"*/{RECORD}"))]
+    found = [*folder.glob(f"*/{RECORD}"), *folder.glob(f"*/run/{RECORD}")]
+    places = sorted(path.parent.relative_to(folder) for path in found)
+    return [_describe(folder / place, str(place), ledger) for place in places]
 
 
 def show_runs(lines: list[RunLine]) -> Table:
@@ -310,17 +313,17 @@ def show_runs(lines: list[RunLine]) -> Table:
     return table
 
 
-def _describe(folder: Path, ledger: Ledger) -> RunLine:
+def _describe(folder: Path, name: str, ledger: Ledger) -> RunLine:
     try:
         run = Run.existing(folder)
         origin, recipe = recall_origin(run), recall(folder)
         models, quick = run.count_models(), run.is_quick
     except InputError:
-        return RunLine(folder.name, "", "", "its record is damaged", "", "")
+        return RunLine(name, "", "", "its record is damaged", "", "")
     merged = recipe.name if recipe else "not merged yet"
     merged += ", a quick look" if quick else ""
     return RunLine(
-        folder.name,
+        name,
         origin.date if origin else "",
         str(models),
         merged,

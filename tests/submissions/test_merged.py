@@ -167,6 +167,12 @@ def test_a_damaged_table_of_scores_does_not_hide_the_other_runs(tmp_path: Path) 
     assert scores == ["0.750 of 1 collection", "0.500", "damaged", "damaged", "", "damaged"]
 
 
+def test_runs_of_notebooks_are_listed_by_the_path_that_run_takes(tmp_path: Path) -> None:
+    for name in ("b", "a-notebook/run"):
+        make_small_run(tmp_path / name)
+    assert [line.name for line in list_runs(tmp_path)] == ["a-notebook/run", "b"]
+
+
 def test_a_run_is_no_folder_of_runs(fastslow_here: FastSlow, tmp_path: Path) -> None:
     make_small_run(tmp_path / "a")
     assert "a" in fastslow_here("runs", tmp_path).stdout
