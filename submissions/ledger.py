@@ -129,14 +129,16 @@ def _parse(path: Path, text: str) -> Ledger:
                         f"{','.join(row)[:200]!r}. Restore it: git checkout {path}"
                     )
                 ledger.columns = row
-            elif len(row) > len(ledger.columns):
+            elif len(row) != len(ledger.columns):
+                advice = "Put quotes around a cell that holds commas."
+                if len(row) < len(ledger.columns):  # each value may belong to another column
+                    advice = "Write a comma for each empty cell."
                 raise InputError(
-                    f"{path}, line {rows.line_num}: {len(row)} cells, but the header has "
-                    f"{len(ledger.columns)}. Put quotes around a cell that holds commas."
+                    f"{path}, line {rows.line_num}: {count(len(row), 'cell')}, but the header has "
+                    f"{len(ledger.columns)}. {advice}"
                 )
             else:
-                cells = row + [""] * (len(ledger.columns) - len(row))
-                ledger.lines.append(dict(zip(ledger.columns, cells, strict=True)))
+                ledger.lines.append(dict(zip(ledger.columns, row, strict=True)))
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}: not a CSV line: {error}.") from error
     missing = [name for name in COLUMNS if name not in ledger.columns]

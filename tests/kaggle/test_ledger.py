@@ -98,7 +98,8 @@ def test_a_spreadsheet_may_save_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("key,notes\n<<<<<<< HEAD\nk,a\n=======\nk,b\n>>>>>>> other\n", "2.*unresolved"),
-    ("key,notes\nk,a,b\n", "2.*3.*header.*2"), ('key,notes\nk,"a\n', "CSV line"),
+    ("key,notes\nk,a,b\n", "2.*3.*header.*2"), ("key,oof_mean,notes\nk,a\n", "2.*2.*header.*3"),
+    ('key,notes\nk,"a\n', "CSV line"),
     ("name,notes\nk,a\n", "a column key"), ("key,key\nk,a\n", "distinct names"),
 ])  # fmt: skip
 def test_what_cannot_be_read_whole_is_left_alone(tmp_path: Path, text: str, message: str) -> None:
