@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.commands import options
-from solution.data.folders import SAMPLE, find_files, find_left_out, find_sample_submission
+from solution.data.folders import SAMPLE, find_files, find_left_out
+from solution.data.samples import choose_sample, describe_other_samples
 from solution.domain.collection import NAMES
 from solution.domain.collection import collection as find_collection
 from solution.runs.folder import find_stores
@@ -42,7 +43,7 @@ def check(data: options.Data = SAMPLE) -> None:
     from solution.system.progress import warn
     from submissions.writer import read_sample
 
-    read_sample(find_sample_submission(data))
+    read_sample(choose_sample(data))
     if is_store(data):
         store = Store.open(data)
         summaries, defects = store.graphs, store.find_defects()
@@ -54,7 +55,7 @@ def check(data: options.Data = SAMPLE) -> None:
     output.print(show_summaries(summaries))
     if len(summaries) > 1:
         output.print(show_scale(summaries))
-    for words in notes:
+    for words in [*notes, *describe_other_samples(data)]:
         warn(words)
     if defects:
         raise InputError("\n".join([*defects, f"{count(len(defects), 'defect')} in {data}."]))
@@ -141,12 +142,12 @@ def prepare(
     from solution.system.progress import warn
     from submissions.writer import read_sample
 
-    sample = find_sample_submission(data)
+    sample = choose_sample(data)
     read_sample(sample)
     if is_store(data):
         raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
     files = find_files(data)
-    for words in find_left_out(data):
+    for words in [*find_left_out(data), *describe_other_samples(data)]:
         warn(words)
     store = prepare_store(
         files,

@@ -172,11 +172,11 @@ class Division:
         """Return a context manager that yields the store of the prepared data; see open_store.
         Raises InputError if the data's sample submission is not sound, before anything is trained.
         """
-        from solution.data.folders import find_sample_submission
+        from solution.data.samples import choose_sample
         from solution.training.opening import open_store
         from submissions.writer import read_sample
 
-        read_sample(find_sample_submission(source))
+        read_sample(choose_sample(source))
         return open_store(
             source, folder, found, collections=self.collections, limit=self.limit, named=named,
             workers=workers,

@@ -13,13 +13,8 @@ from typing import Any
 
 from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import Recipe, find_recipe
-from solution.data.folders import (
-    SAMPLE,
-    GraphFile,
-    find_files,
-    find_left_out,
-    find_sample_submission,
-)
+from solution.data.folders import SAMPLE, GraphFile, find_files, find_left_out
+from solution.data.samples import choose_sample, describe_other_samples
 from solution.data.summaries import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
@@ -207,7 +202,7 @@ def _prepare(
     named: bool,
     workers: int | None,
 ) -> None:
-    for words in find_left_out(data):
+    for words in [*find_left_out(data), *describe_other_samples(data)]:
         warn(words)
     if limit:
         chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
@@ -219,7 +214,7 @@ def _prepare(
         files,
         folder,
         Preparation(kept),
-        find_sample_submission(data),
+        choose_sample(data),
         workers=workers,
         rebuild=not named,  # prepare a store of another format or preparation again
     )

@@ -18,6 +18,7 @@ from solution.data.folders import (
     find_sample_submission,
     identify_file,
 )
+from solution.data.samples import choose_sample, describe_other_samples
 from solution.domain.collection import NAMES, SPLITS
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
@@ -144,6 +145,25 @@ def test_the_topmost_sample_of_this_competition_is_found(tmp_path: Path, text: s
     top.write_text(text, encoding="utf-8")
     deep.write_text(SAMPLE_TEXT, encoding="utf-8")
     assert find_sample_submission(tmp_path) == (top if text == SAMPLE_TEXT else deep)
+
+
+def test_of_several_samples_the_one_with_most_rows_is_taken_and_the_others_told(
+    tmp_path: Path,
+) -> None:
+    top, deep, same = touch(
+        tmp_path, *(f"{place}sample_submission.csv" for place in ("", "whole/", "whole/copy/"))
+    )
+    top.write_text(SAMPLE_TEXT + "\n\n", encoding="utf-8")
+    for path in (deep, same):
+        path.write_text(f"{SAMPLE_TEXT}tile:xla:other,0;1;2;3;4\n", encoding="utf-8")
+    assert choose_sample(tmp_path) == deep
+    (words,) = describe_other_samples(tmp_path)
+    assert f": {top}. " in words and f" {deep}," in words and str(same) not in words
+    top.unlink()
+    assert describe_other_samples(tmp_path) == []
+    for path in (deep, same):
+        path.unlink()
+    assert (choose_sample(tmp_path), describe_other_samples(tmp_path)) == (None, [])
 
 
 def test_identify_file_reads_the_path_first(tmp_path: Path) -> None:
