@@ -184,10 +184,13 @@ def describe_code(run: Run, tree: SourceTree) -> str:
     same = record.get("code") in (None, fingerprint_code())
     if same and made in ("", here):
         return ""
+    where = f"at commit {made or 'not known'} and is merged at {here or 'not known'}"
+    if tree.commit and made.removesuffix(DIRTY) == tree.commit:
+        where = f"at commit {tree.commit} and is merged there, with other uncommitted changes"
     return (
-        f"The run was made at commit {made or 'not known'} and is merged at {here or 'not known'}. "
-        f"The code that decides predictions {'is the same' if same else 'differs'}. The ledger "
-        f"names the {'first' if made else 'second'} commit."
+        f"The run was made {where}. The code that decides predictions "
+        f"{'is the same' if same else 'differs'}. The ledger names "
+        f"{_shorten(made or tree.commit, tree) or 'no commit'}."
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from solution.runs.fingerprint import fingerprint_code
 from solution.system.files import locked, write_sealed
 from submissions.ledger import edit_ledger
+from submissions.provenance import SourceTree, describe_code
 from tests.conftest import REPOSITORY
 from tests.kaggle.desk import SECRET, UNSET, Desk, assert_made_once, check
 from tests.kaggle.test_data_command import FILES, make_archive
@@ -68,7 +69,8 @@ def test_the_ledger_names_the_commit_that_trained(desk: Desk, code: str | None, 
     record = {"settings": desk.run.record()["settings"], **made}
     write_sealed(record, desk.run.folder / "run.json")
     made_at = f"The run was made at commit {commit} and is merged at"
-    check(desk.submit(), 0, made_at, f"The code that decides predictions {state}.")
+    done = check(desk.submit(), 0, made_at, f"The code that decides predictions {state}.")
+    assert "The ledger names 111111111111-dirty." in done.words
     (row,), (line,) = desk.world.submissions, desk.ledger.lines
     assert line["commit"] == "111111111111-dirty"
     assert " commit=111111111111-dirty " in row["description"]
@@ -76,6 +78,17 @@ def test_the_ledger_names_the_commit_that_trained(desk: Desk, code: str | None, 
     facts = json.loads((sent / "provenance.json").read_text())
     assert facts["trained"] == commit
     assert facts["commit"] not in ("", commit)
+
+
+def test_a_commit_with_other_changes_is_called_one_commit(desk: Desk) -> None:
+    here = SourceTree("2" * 40, ("changed.py",), "a difference")
+    settings = desk.run.record()["settings"]
+    for suffix, code in (("", fingerprint_code()), ("-dirty", "0123")):
+        record = {"settings": settings, "commit": here.commit + suffix, "code": code}
+        write_sealed(record, desk.run.folder / "run.json")
+        said = describe_code(desk.run, here)
+        assert said.count(here.commit) == 1 and "uncommitted" in said
+        assert "The ledger names 222222222222-dirty." in said
 
 
 def test_a_dry_run_does_everything_but_the_upload(desk: Desk) -> None:
