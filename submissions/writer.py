@@ -69,6 +69,8 @@ def read_rows(
     """Return ID and TopConfigs of all rows; raise InputError, which names the file `shown`, if the
     file `path` is missing, or is no CSV with these two columns. The encoding utf-8-sig accepts a
     byte-order mark at the beginning. `blank`: skip blank lines."""
+    if path.is_dir():
+        raise InputError(f"{shown}: is a folder. Give the file, such as {shown}/submission.csv.")
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
@@ -117,8 +119,12 @@ def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
 
 def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
     parts = text.split(";")
-    if not all(part.isascii() and part.isdigit() and len(part) <= MAX_DIGITS for part in parts):
-        return f"expected indices joined by ';', found {text[:40]!r}"
+    for place, part in enumerate(parts, start=1):
+        if not (part.isascii() and part.isdigit() and len(part) <= MAX_DIGITS):
+            return (
+                f"expected indices joined by ';', found {shorten(part, MAX_TEXT)!r} at place "
+                f"{place} of {len(parts)}"
+            )
     indices = [int(part) for part in parts]
     if len(set(indices)) < len(indices):
         repeated = next(index for index, count in Counter(indices).items() if count > 1)

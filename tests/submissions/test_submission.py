@@ -165,6 +165,11 @@ def test_a_long_line_is_quoted_in_part(
     assert 100 < len(str(caught.value)) < 1500
 
 
+def test_a_folder_in_place_of_a_submission_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^{tmp_path}: is a folder.*submission.csv"):
+        check_submission(tmp_path, Expected({}, "the test split"))
+
+
 def test_files_without_rows_are_refused_and_leave_no_submission(tmp_path: Path) -> None:
     path = tmp_path / "submission.csv"
     path.write_text("ID,TopConfigs\n")
@@ -200,7 +205,9 @@ def test_the_checker_refuses_wrong_rows(tmp_path: Path, lines: list[str], messag
     (2, "2;0;2", "index 2 is repeated"), (2, "02;0;2", "index 2 is repeated"),
     (2, "2;0", "expected 3 indices, found 2"), (2, "2;0;3", "index 3 is out of range"),
     (2, "2;0;-1", "expected indices joined"), (2, "2;0;1.0", "expected indices joined"),
-    (2, "2;0;one", "expected indices joined"), (2, "2;0;²", "expected indices joined"),
+    (2, "2;0;one", "indices joined.*'one' at place 3 of 3"),
+    (2, "0;" * 5000 + "1 0;2", "indices joined.*'1 0' at place 5001 of 5002"),
+    (2, "2;0;²", "expected indices joined"),
     (2, "2 0 1", "expected indices joined"), (2, "2;0;1;", "expected indices joined"),
     (2, "2;0;" + "9" * 5000, "expected indices joined"), (2, "", "expected indices joined"),
     (0, "6;1;2;5", "expected 5 indices, found 4"),
