@@ -158,6 +158,12 @@ def _find_recipe(run: Run, name: str) -> Recipe:
         recipe = choose_recipe(run, name)
     except InputError as error:
         names = ", ".join(run.experiments())
+        if Path(name).is_dir():
+            raise InputError(
+                f"{name}: is a folder. Two experiments or recipes of one run are compared: give "
+                f"their names, and the run by --run. {run.folder} has {names}. To compare two "
+                "versions of a model, train both in one run, under two names."
+            ) from error
         raise InputError(f"{name!r} is no experiment of the run ({names}), and {error}") from error
     check_recipe(recipe, run.experiments())
     return recipe

@@ -117,6 +117,8 @@ def test_your_own_model_in_one_file(first_cold: FastSlow, tmp_path: Path) -> Non
     (example,) = re.findall(r"```python\n(.*?)```", MODEL, re.DOTALL)
     (recipe,) = re.findall(r"```toml\n(.*?)```", MODEL, re.DOTALL)
     (tmp_path / "my_ridge.py").write_text(example, encoding="utf-8")
+    edited = example.replace("my_ridge", "my_ridge_2").replace("10.0", "1.0")
+    (tmp_path / "my_ridge_2.py").write_text(edited, encoding="utf-8")
     (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
     order = list(EXAMPLE)
     for words in sorted(OF_THE_EXAMPLE, key=lambda words: order.index(words[0])):

@@ -181,6 +181,9 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
     assert "1.000" in shown
     with pytest.raises(InputError, match="'nobody'"):
         show_comparison(run, "member_0", "nobody")
+    with pytest.raises(InputError, match="one run.*--run.*member_0") as caught:
+        show_comparison(run, "member_0", str(tmp_path))
+    assert str(caught.value).startswith(f"{tmp_path}: is a folder")
     with pytest.raises(InputError, match="with itself"):
         show_comparison(run, "member_0", "member_0")
 
