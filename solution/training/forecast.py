@@ -89,6 +89,7 @@ class Forecast:
     seconds: float  # estimated seconds to train one model and predict with it
     predictions: int = 0  # number of predictions of all models together
     tables: float = 0.0  # seconds of the state tables that the models share
+    collections: tuple[str, ...] = ()  # that each of the models ranks
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
@@ -105,10 +106,10 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
         LocalExecutor(slots).run(work, tasks, watch, observed.__setitem__)
     tables = _share_tables(plan, groups, [observed[number] for number in range(len(groups))])
     found = []
-    for number, ((name, _), jobs) in enumerate(groups.items()):
+    for number, ((name, group), jobs) in enumerate(groups.items()):
         predictions = sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs)
         seconds = observed[number].seconds
-        found.append(Forecast(name, len(jobs), seconds, predictions, tables[number]))
+        found.append(Forecast(name, len(jobs), seconds, predictions, tables[number], group))
     return found
 
 
@@ -303,11 +304,12 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
         "More workers are cores like these, here or of a cluster; models that stop early take "
         f"less. The store takes {plan.store.size / 2**20:,.0f} MB, predictions {written:,.0f} MB, "
         f"{free:,.0f} GB are free there.",
-        names=("Stage",), numbers=("Models", "One model", "All of them"),
+        names=("Stage",), numbers=("Models", "One model", "All of them"), texts=("Collections",),
     )  # fmt: skip
     for line in found:
         everything = spell((line.seconds * line.models + line.tables) / slots)
-        table.add_row(line.experiment, str(line.models), spell(line.seconds), everything)
+        ranked = ", ".join(line.collections)
+        table.add_row(line.experiment, str(line.models), spell(line.seconds), everything, ranked)
     for number in sorted({slots, 1, 8, 100}):
         wall = spell(estimate_wall(found, number, startup))
         table.add_row(f"all with merging, {count(number, 'worker')}", "", "", wall)

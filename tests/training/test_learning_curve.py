@@ -250,6 +250,10 @@ def test_every_model_of_every_experiment_counts(sample_store: Store) -> None:
     with console.capture() as capture:
         console.print(show_forecast(found, plan, 2))
     shown = capture.get()
+    lines = {line.collections: line for line in found if line.experiment == "nothing_001"}
+    assert ("tile:xla",) in lines and ("layout:nlp:default",) in lines
+    rows = [row.split() for row in shown.splitlines() if row.startswith("nothing_001")]
+    assert {row[-1] for row in rows} == {collection for (collection,) in lines}
     assert "2 models" in shown and "100 workers" in shown and "GB" in shown
 
 
