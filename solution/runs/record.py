@@ -1,8 +1,8 @@
 """Write the record of a run (settings, code, versions), and check it before the run continues."""
 
 import json
-import os
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -172,23 +172,42 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
     if wanted["code"] != found.get("code"):
         return "by other code"
     different = list_differences(found["settings"], wanted["settings"])
-    return ", ".join(
+    return "; ".join(
         line for name, pair in sorted(different.items()) for line in _tell_apart(name, *pair)
     )
 
 
 def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
     """Return a line "NAME: OLD, now NEW" for each difference between two values. Dictionaries are
-    compared key by key. If two texts begin alike, the common beginning is not shown."""
+    compared key by key, and the texts of settings, such as Ridge(penalty=1.0), part by part."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-        pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]
+        pairs = [(f"{key} of {name}", old.get(key), new.get(key)) for key in keys]
         return [line for pair in pairs for line in _tell_apart(*pair)]
-    begin = 0
     if isinstance(old, str) and isinstance(new, str):
-        common = os.path.commonprefix([old, new])
-        begin = max(common.rfind(mark) + len(mark) if mark in common else 0 for mark in (", ", "("))
-    return [f"{name}: {shorten(str(old)[begin:], WIDTH)}, now {shorten(str(new)[begin:], WIDTH)}"]
+        first, second = _divide(old), _divide(new)
+        gone, added = (
+            ", ".join(part for part in parts if part not in others)
+            for parts, others in ((first, second), (second, first))
+        )
+        if gone or added:
+            old, new = gone or "nothing", added or "nothing"
+    return [f"{name}: {shorten(str(old), WIDTH)}, now {shorten(str(new), WIDTH)}"]
+
+
+def _divide(text: str) -> list[str]:
+    """Return the parts of a settings object's text: Ridge(penalty=1.0, net=Net(width=2)) becomes
+    Ridge, penalty=1.0, net=Net, width=2. Another text is one part."""
+    parts = []
+    for part in re.split(r", (?=\w+=)", text):
+        rest = part
+        while opening := re.match(r"((?:\w+=)?[A-Za-z_]\w*)\(", rest):
+            parts.append(opening[1])
+            rest = rest[opening.end() :]
+        while rest.endswith(")") and rest.count(")") > rest.count("("):
+            rest = rest[:-1]
+        parts += [rest] if rest else []
+    return parts
 
 
 def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

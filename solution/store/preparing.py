@@ -216,7 +216,16 @@ def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> Non
     # raises if the record is unreadable, so a folder that may not be a store is never emptied
     found = read_store_record(folder)
     if found != wanted and not replace:
-        raise InputError(f"{folder}: was made as {found}, now {wanted} is wanted. {OTHERWISE}")
+        raise InputError(
+            f"{folder}: is a store that was prepared differently ("
+            + "; ".join(
+                f"{name}: {old.get(name)}, now {new.get(name)}"
+                for old, new in ((found, wanted), (found["preparation"], wanted["preparation"]))
+                for name in {**old, **new}
+                if name != "preparation" and old.get(name) != new.get(name)
+            )
+            + f"). {OTHERWISE}"
+        )
 
 
 def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:

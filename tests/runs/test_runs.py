@@ -144,14 +144,16 @@ def test_an_existing_run_is_found_and_a_missing_one_refused_by_name(tmp_path: Pa
 
 
 def test_of_an_experiment_that_was_changed_the_setting_is_named(tmp_path: Path) -> None:
-    def settings(penalty: float) -> dict[str, Any]:
-        ranker = f"Ridge(max_configs=1000, max_rows=1000000, penalty={penalty})"
+    def settings(penalty: float, kind: str = "Net", more: str = "") -> dict[str, Any]:
+        ranker = f"Ridge(max_rows=1000, net={kind}(sizes=(1, 2), penalty={penalty}), last=0{more})"
         return {"experiments": {"mine": {"collections": ["tile:xla"], "ranker": ranker}}}
 
-    with open_run(tmp_path, settings(10.0)):
+    with open_run(tmp_path, {**settings(10.0), "folds": 5}):
         pass
-    named = r"\(mine, ranker: penalty=10\.0\), now penalty=1\.0\)\)"
-    refuse(named, tmp_path, settings(1.0))
+    named = r"\(folds: 5, now 3; ranker of mine: penalty=10\.0, now penalty=1\.0\)"
+    refuse(named, tmp_path, {**settings(1.0), "folds": 3})
+    named = r"\(ranker of mine: net=Net, now net=Tree, more=1\)"
+    refuse(named, tmp_path, {**settings(10.0, "Tree", ", more=1"), "folds": 5})
 
 
 def test_a_run_that_is_gone_on_with_by_other_libraries_or_code_says_so(

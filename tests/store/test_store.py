@@ -245,7 +245,7 @@ def test_another_preparation_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     write_data(tmp_path)
     before = snapshot(prepare(tmp_path).folder)
     message = refusal(tmp_path, preparation=Preparation(2))
-    assert "'hops': 1" in message and "'hops': 2" in message
+    assert "(hops: 1, now 2)" in message
     assert snapshot(tmp_path / "store") == before
     assert prepare(tmp_path, preparation=Preparation(2), rebuild=True).preparation["hops"] == 2
     assert snapshot(prepare(tmp_path, rebuild=True).folder) == before
