@@ -50,14 +50,18 @@ class Progress:
         """Whether the latest finished session belongs to the push."""
         return self.record is not None and self.record.push == self.push.key
 
+    @property
+    def reason(self) -> str:
+        """Why the session failed, in Kaggle's words, without a full stop."""
+        return self.session.failure.strip().removesuffix(".") or "Kaggle does not say why"
+
     def describe(self) -> tuple[str, str]:
         """Return the push's state and what the user should do next (empty: nothing), in words."""
         name = self.push.kernel
         if self.session.is_running:
             return self.session.status.lower(), f"wait, or look: {self.push.url}"
         if self.session.has_failed:
-            why = self.session.failure or "Kaggle does not say why"
-            return "failed", f"{why}; `make kernels-pull` brings the log"
+            return "failed", f"{self.reason}; `make kernels-pull` brings the log"
         if self.record is None:
             return "unclear", f"its outputs have no {KERNEL_RECORD}; see {self.push.url}"
         if not self.is_ours:
@@ -161,7 +165,11 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
     state, advice = progress.describe()
     name = progress.push.kernel
     if progress.session.has_failed:
-        raise InputError(f"{name}: {state}: {_read_log(progress.push, kernels)}{advice}.")
+        log = _read_log(progress.push, kernels)
+        raise InputError(
+            f"{name}: {state}: {log}{progress.reason}. There are no outputs to download. Mend what "
+            f"failed, then push it again; see {latest.url}."
+        )
     if state != "finished" or progress.record is None:
         raise InputError(f"{name}: {state}. There is nothing to download yet: {advice}.")
     wanted = progress.record

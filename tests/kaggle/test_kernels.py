@@ -202,7 +202,9 @@ def test_a_failed_kernel_shows_why(shop: Desk) -> None:
     kernel = shop.world.kernels[KERNEL]
     kernel.states, kernel.failure = ["ERROR"], "Your notebook tried to allocate more memory"
     kernel.log = "MemoryError: 31 GB\n"
-    check(pull(shop), FAILED, "allocate", "MemoryError: 31 GB")
+    assert "kernels-pull" in shop.call("kernels", "status").words
+    done = check(pull(shop), FAILED, "allocate", "MemoryError: 31 GB", "push it again")
+    assert "kernels-pull" not in done.words
     assert not (shop.folder / "runs" / NAME).exists()
 
 
