@@ -14,6 +14,7 @@ from solution.collecting.timing import Outcome
 from solution.programs.child import Limits
 from solution.programs.program import Program, Wanted
 from solution.system.files import remove
+from solution.system.wording import count
 
 MIN_CONFIGS = 8  # a graph with fewer configurations is not written
 ROUNDS = 3  # configurations are drawn in this many rounds; later rounds may vary the fastest so far
@@ -125,9 +126,10 @@ class ProgramCollection:
         # The collection stays unfinished if it has too few configurations for a graph, for example
         # because the time was short. The same command then resumes it.
         is_final = len(outcome.configs) >= MIN_CONFIGS
-        reason = "flat" if outcome.is_flat else ""
-        if not is_final:
-            reason = f"only {len(outcome.configs)} configurations"
+        if is_final:
+            reason = "flat" if outcome.is_flat else ""
+        else:
+            reason = f"only {count(len(outcome.configs), 'configuration')}"
         if not reason or (self._settings.keep_flat and is_final):
             summary["npz"] = self._write(outcome)
         else:
@@ -153,7 +155,7 @@ class ProgramCollection:
             "configs": len(outcome.configs),
             "statuses": dict(counts.iter_rows()),
             "failure": self.journal.find_failure(),
-            "spread": outcome.spread if outcome.configs else 1.0,
+            "spread": outcome.spread,
             "seconds": seconds,
             **self._labels.describe(),
         }

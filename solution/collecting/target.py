@@ -145,7 +145,8 @@ class Labelling(Protocol):
         """If labels are times, time all configurations roughly, to find the fastest for `draw`."""
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Complete the labels of all configurations; stop at the deadline (of time.monotonic)."""
+        """Complete the labels of all configurations; stop at the deadline (of time.monotonic), or
+        as soon after it as all have a label."""
 
     def summarise(self) -> "Outcome":
         """Return the labels known so far."""

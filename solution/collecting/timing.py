@@ -54,7 +54,9 @@ class Outcome:
 
     @property
     def spread(self) -> float:
-        """Return the ratio of the slowest to the fastest label."""
+        """Return the ratio of the slowest to the fastest label; 1 if there is no label."""
+        if not self.configs:
+            return 1.0
         return float(self.nanoseconds.max() / self.nanoseconds.min())
 
     @property

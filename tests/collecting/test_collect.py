@@ -99,6 +99,31 @@ def test_a_stopped_collection_draws_the_same_in_the_same_order(
     assert draw("whole", 6) == draw("stopped", 1, 3, 6)
 
 
+def test_what_is_compiled_when_the_time_ends_still_gets_a_label(
+    tmp_path: Path, dense: Program, workers: Workers
+) -> None:
+    """A label needs a pass in each half, and there is time for none."""
+    space = make_collected_space(dense, LAYOUTS)
+    journal = Journal(tmp_path, {})
+    labels = workers.start(dense, space, journal, 0)
+    labels.open(print, 4)
+    labels.label(labels.draw(3, 0))
+    labels.finish(0.0, print)
+    assert labels.summarise().configs and journal.next_turn == 2
+    assert set(labels.summarise().configs) == set(journal.sound()["config"])
+
+
+def test_a_collection_without_time_says_how_little_it_has_and_is_resumed(
+    tmp_path: Path, dense: Program, workers: Workers
+) -> None:
+    space = make_collected_space(dense, LAYOUTS)
+    destination = Destination(tmp_path, "layout:xla:random", "train")
+    made = ProgramCollection(dense, space, destination, Settings(seconds=0), workers)
+    state = made.run(print)
+    assert (state["configs"], state["left_out"]) == (1, "only 1 configuration")
+    assert state["cut"] and not state["finished"] and "npz" not in state
+
+
 def test_a_failing_program_does_not_hide_that_another_ran_out_of_time(
     tmp_path: Path, ragged_file: Path, fastslow: FastSlow
 ) -> None:

@@ -44,7 +44,8 @@ def test_a_configuration_timed_in_one_half_has_no_label() -> None:
     repeats = make_repeats(np.ones((4, 3, 1)))
     only = repeats.filter((pl.col("config") != "c1") | (pl.col("half") == 0))
     assert summarise(only, "cpu").configs == ["c0", "c2"]
-    assert summarise(SCHEMA.to_frame(), "cpu").configs == []
+    none = summarise(SCHEMA.to_frame(), "cpu")
+    assert none.configs == [] and none.spread == 1 and none.is_flat
 
 
 def test_repeat_tau_is_near_1_for_different_runtimes_and_near_0_for_equal_ones() -> None:
