@@ -207,11 +207,15 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
     return load_model(folders[0] / MODEL, [experiment.ranker]), folders[0]
 
 
-def describe(compared: Comparison, reasons: Sequence[str]) -> str:
+def describe(compared: Comparison, reasons: Sequence[str], whole: Graph | None = None) -> str:
     """Return a text: both configurations, their predicted ranks, which one to take, and why.
-    `reasons`: why `compared.slow` is slower, as name_reasons returns them."""
+
+    Args:
+        reasons: why `compared.slow` is slower, as name_reasons returns them.
+        whole: the graph with all its nodes, whose numbers name them; None: as the model got it.
+    """
     graph, slow, fast = compared.graph, compared.slow, compared.fast
-    what = describe_configs(graph, np.array([slow, fast]))
+    what = describe_configs(graph if whole is None else whole, np.array([slow, fast]))
     same = int((compared.scores == compared.scores[slow]).sum()) - 1
     tied = f" (tied with {same})" if same else ""
     text = (

@@ -1,15 +1,19 @@
 """Look up the graph that a user names: in a folder of data, in a prepared store, or in a file."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
 
+import polars as pl
+
 from solution.data.folders import find_files, identify_file
-from solution.data.npz import read_graph
+from solution.data.npz import fingerprint, read_graph
 from solution.domain.collection import NAMES
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
+from solution.runs.folder import Run, recall_origin
 from solution.serving.reading import PROTOBUF, TEXT
 from solution.store.graph_file import GraphCache
 from solution.store.store import Store, is_store
@@ -43,6 +47,31 @@ def look_up_graph(folder: Path, name: str | None, collections: Sequence[str] = N
         raise InputError(f"{folder}: {name!r} may be {' or '.join(found)}. Give one of these.")
     near = suggest(name, names)
     raise InputError(f"{folder}: has no graph {name!r}.{near or f' Give one, {such}'}")
+
+
+def find_whole(graph: Graph, store: Store, run: Run) -> tuple[Graph, str]:
+    """Return a graph of the run's store with all nodes of its program, so that nodes have the
+    numbers that `rank` and `module` show. If the store keeps only some nodes, it is read from the
+    data that the run recorded. If these lack its file, or it was changed, return the graph as it
+    is, and a sentence that says so; otherwise the sentence is empty."""
+    if store.preparation.get("hops") is None or not len(graph.configurable):
+        return graph, ""
+    origin = recall_origin(run)
+    row = store.graphs.row(
+        by_predicate=(pl.col("collection") == graph.collection.name)
+        & (pl.col("graph") == graph.name),
+        named=True,
+    )
+    with suppress(InputError):  # the data may be gone, or a store
+        for file in find_files(Path(origin.data)) if origin else ():
+            is_it = (file.collection.name, file.name) == (row["collection"], row["graph"])
+            if is_it and fingerprint(file.path) == row["source"]:
+                return read_graph(file.path, file.collection), ""
+    return graph, (
+        f"{store.folder}: keeps only some nodes of {graph.name}, and numbers of nodes count these "
+        "alone. For the numbers in the program, prepare its data with `fastslow prepare`, without "
+        "--hops, and give that store with --data."
+    )
 
 
 def read_file(path: Path, collection: str | None = None) -> Graph:

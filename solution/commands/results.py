@@ -161,7 +161,7 @@ def explain(
 ) -> None:
     """Get the reasons why a configuration is predicted slow, from a model that never saw it."""
     from solution.analysis import explanation as words
-    from solution.analysis.graph_lookup import look_up_graph
+    from solution.analysis.graph_lookup import find_whole, look_up_graph
     from solution.models.base import CostRanker
     from solution.training.opening import open_run_store
 
@@ -171,12 +171,15 @@ def explain(
     store = open_run_store(run, data)
     chosen = look_up_graph(store.folder, graph, found.collections)
     model, folder = words.load_unseen(run, found, chosen)
+    whole, note = find_whole(chosen, store, run)
     chosen = model.preparation(chosen)
     pictures = out or Path(EXPLANATIONS, found.name, chosen.collection.folder, chosen.name)
     if isinstance(model.ranker, CostRanker):
         _explain_by_states(model.ranker, chosen, config, pictures)
     else:
-        _explain_by_columns(model.ranker, chosen, config, pictures)
+        _explain_by_columns(model.ranker, chosen, config, pictures, whole)
+    if note:
+        say(note)
     say(f"Model: {folder}. Pictures: {pictures}")
 
 
@@ -193,12 +196,14 @@ def _explain_by_states(
     pictures.draw_costs(explained, folder / "costs.png")
 
 
-def _explain_by_columns(ranker: "Ranker", graph: "Graph", config: int | None, folder: Path) -> None:
+def _explain_by_columns(
+    ranker: "Ranker", graph: "Graph", config: int | None, folder: Path, whole: "Graph"
+) -> None:
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
 
     explained = words.explain(ranker, graph, config)
-    say(words.describe(explained, words.name_reasons(explained)))
+    say(words.describe(explained, words.name_reasons(explained), whole))
     output.print(words.show_contributions(explained))
     output.print(words.show_importance(explained.features, explained.importance))
     pictures.draw_contributions(explained, folder / "contributions.png")

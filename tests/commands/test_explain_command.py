@@ -163,6 +163,27 @@ def test_costs_that_add_up_are_shown_by_what_the_compiler_makes(
     assert (tmp_path / "pictures" / "costs.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_nodes_have_their_numbers_in_the_program_though_the_store_is_pruned(
+    fastslow: FastSlow, fastslow_here: FastSlow, tmp_path: Path
+) -> None:
+    """Without its node 3, which no configurable node reads, reshape 5 would be reshape 4."""
+    for seed in range(6):
+        graph = make_layout_graph(seed, configs=12, name=f"program_{seed}")
+        write_graph(graph, tmp_path / "data", "train")
+    how = ("--folds", "2", "--scheme", "graph", "--run", "out")
+    assert_done(fastslow("train", "linear_ridge_001", "--data", "data", *how))
+    call = ("explain", "linear_ridge_001", "program_2", "--run", "out", "--config")
+    named, advice = set[str](), "--hops"
+    for config in range(3):
+        said = assert_done(fastslow_here(*call, str(config)))
+        named |= set(re.findall(r"(?:dot|reshape) \d+ output", said))
+        assert advice not in said
+    assert named == {"dot 2 output", "reshape 5 output"}
+    shutil.rmtree(tmp_path / "data")
+    said = assert_done(fastslow_here(*call, "0"))
+    assert advice in said
+
+
 def test_what_could_not_be_divided_explains_graphs_without_labels(
     fastslow: FastSlow, fastslow_here: FastSlow, tmp_path: Path
 ) -> None:
