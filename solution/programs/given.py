@@ -2,9 +2,13 @@
 
 numpy.savez("arguments.npz", *arrays)                    arrays in the order of the parameters
 numpy.savez("arguments.npz", **{"0": first, "w": other})  first for parameter 0, other for w
+
+A parameter w of a Python function is called w.1 in its module. Both names are accepted.
 """
 
+import re
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,17 +48,22 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
     """Return for each parameter the names that its array may have: the parameter's number, arr_ and
-    the number, and the parameter's name in the module."""
+    the number, the parameter's name in the module, and this name without .1 or another number at
+    its end, as in a Python program, unless that is also another parameter's."""
     count = len(arguments.find_parameters(module))
     names = [""] * count
     if not arguments.is_tupled(module):
         for instruction in arguments.find_entry(module).instructions:
             if instruction.opcode == "parameter":
                 names[instruction.parameter_number] = instruction.name
-    return [
-        tuple(key for key in (str(number), f"arr_{number}", name) if key)
-        for number, name in enumerate(names)
-    ]
+    keys = [[str(number), f"arr_{number}", name] for number, name in enumerate(names)]
+    for one in keys:
+        one.append(re.sub(r"\.[0-9]+$", "", one[-1]))
+    used = Counter(key for one in keys for key in set(one))
+    for one in keys:
+        if used[one[-1]] > 1:
+            one.pop()
+    return [tuple(key for key in dict.fromkeys(one) if key) for one in keys]
 
 
 def _find_key(names: tuple[str, ...], found: set[str], path: Path) -> str:

@@ -175,6 +175,33 @@ def test_arrays_are_found_by_number_or_name(
     assert given[1].tolist() == [1, 2, 3]
 
 
+def test_arrays_are_found_by_the_names_in_a_python_program(
+    workers: Workers, tmp_path: Path
+) -> None:
+    text = f"{BEGIN}def program(left, right):\n    return left @ right\narguments = (X, X)\n"
+    (program,) = read_programs(write(tmp_path, text), workers.compiling)
+    path, left, right = tmp_path / "arguments.npz", np.eye(32), np.ones((32, 32))
+    np.savez(path, left=left, right=right)
+    given = give_arguments(program, path, 100).given
+    assert given is not None
+    np.testing.assert_array_equal(given, [left, right])
+
+
+def test_a_shortened_name_is_no_other_parameters(workers: Workers, tmp_path: Path) -> None:
+    """x.1 and x.2 would both be x, y.1 would be y, and arr_0.5 parameter 0."""
+    names = ["x.1", "x.2", "y", "y.1", "arr_0.5", "z.12"]
+    lines = [f"  {name} = f32[] parameter({number})" for number, name in enumerate(names)]
+    text = "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n  ROOT s = f32[] add(y, z.12)\n}\n"
+    (program,) = read_programs(write(tmp_path, text, "m.hlo"), workers.compiling)
+    path, kept = tmp_path / "arguments.npz", ["x.1", "x.2", "y", "y.1", "arr_0.5", "z"]
+    np.savez(path, **{name: np.float32(number) for number, name in enumerate(kept)})
+    given = give_arguments(program, path, 100).given
+    assert given is not None and [float(array) for array in given] == [0, 1, 2, 3, 4, 5]
+    np.savez(path, **{name: np.float32(0) for name in ("x", *kept[1:])})
+    with pytest.raises(InputError, match=r"parameter 0, called 0 or arr_0 or x\.1, found none"):
+        give_arguments(program, path, 100)
+
+
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [({"0": NUMBERS}, "expected one array for parameter 1, called 1 or arr_1 or n, found none"),
