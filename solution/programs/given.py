@@ -9,6 +9,8 @@ A parameter w of a Python function is called w.1 in its module. Both names are a
 import re
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,13 @@ from typing import Any
 import numpy as np
 
 from solution.data.npz_arrays import array_names, open_arrays, read_array
+from solution.domain.graph import show_shape
 from solution.programs import arguments
 from solution.programs.program import Program
 from solution.system.errors import InputError
+from solution.system.wording import join_names
 
+READERS_ADVICE = " Get the file again, or take it out of the folder."
 KINDS = "bfiucV"  # numpy's type kinds; bfloat16 and narrower types are stored as raw bytes (V)
 
 
@@ -31,17 +36,15 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
     if path is None:
         return program
     arguments.check_memory(program.module, program.name, megabytes)
-    names = _list_names(program.module)
-    with open_arrays(path) as archive:
+    names, shapes = _list_names(program.module), arguments.find_parameters(program.module)
+    with _advising(names, shapes), open_arrays(path) as archive:
         found = array_names(archive)
         keys = [_find_key(accepted, found, path) for accepted in names]
         left_over = sorted(found - set(keys))
         if left_over:
             raise InputError(
-                f"{path}: holds {', '.join(left_over)}, which {program.name} has no parameter for. "
-                f"Expected arrays for {_describe(names)}."
+                f"{path}: holds {', '.join(left_over)}, which {program.name} has no parameter for."
             )
-        shapes = arguments.find_parameters(program.module)
         arrays = [_read(archive, key, shape) for key, shape in zip(keys, shapes, strict=True)]
     return replace(program, given=list[np.ndarray | None](arrays))
 
@@ -96,8 +99,21 @@ def _read(archive: zipfile.ZipFile, key: str, shape: Any) -> np.ndarray:
     return cast
 
 
-def _describe(names: list[tuple[str, ...]]) -> str:
-    return ", ".join(map(" or ".join, names)) or "no parameter"
+@contextmanager
+def _advising(names: list[tuple[str, ...]], shapes: list[Any]) -> Iterator[None]:
+    """Add to an InputError in the block which arrays the file must hold. The advice of the reader
+    of graphs, which speaks of data to get again, is left out."""
+    try:
+        yield
+    except InputError as error:
+        wanted = [
+            f"{' or '.join(keys)} ({arguments.find_dtype(shape, keys[0])} "
+            f"{show_shape(tuple(shape.dimensions))})"
+            for keys, shape in zip(names, shapes, strict=True)
+        ]
+        what = f"an array for each of {join_names(wanted)}" if wanted else "no array"
+        said = str(error).removesuffix(READERS_ADVICE)
+        raise InputError(f"{said} Write the file with numpy.savez, with {what}.") from error
 
 
 def _list(found: set[str]) -> str:

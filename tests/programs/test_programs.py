@@ -217,8 +217,26 @@ def test_what_does_not_fit_is_one_message(
 ) -> None:
     path = tmp_path / "arguments.npz"
     np.savez(path, **arrays)
-    with pytest.raises(InputError, match=f"arguments.npz: .*{words}"):
+    with pytest.raises(InputError, match=f"arguments.npz: .*{words}") as raised:
         give_arguments(program, path, 100)
+    check_advice(str(raised.value))
+
+
+def check_advice(message: str) -> None:
+    """A message says which arrays the program takes, and does not speak of data sets."""
+    for wanted in ("0 or arr_0 or x", "bfloat16 (4, 8)", "1 or arr_1 or n", "int32 (3)"):
+        assert wanted in message
+    assert "folder" not in message and "savez" in message
+
+
+def test_a_file_without_arrays_is_one_message(program: Program, tmp_path: Path) -> None:
+    path = write(tmp_path, "no arrays", "arguments.npz")
+    with pytest.raises(InputError, match="arguments.npz: .*npz") as raised:
+        give_arguments(program, path, 100)
+    check_advice(str(raised.value))
+    with pytest.raises(InputError, match="other.npz") as raised:
+        give_arguments(program, tmp_path / "other.npz", 100)
+    check_advice(str(raised.value))
 
 
 def test_a_new_jax_is_taken_and_an_old_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
