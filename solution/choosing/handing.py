@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from solution.choosing.in_jax import SNIPPET, TIMED, write_snippet
 from solution.choosing.journal import Trial
 from solution.collecting.program_space import ProgramSpace
+from solution.collecting.target import CPU
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.serving.words import SAME, SHOWN, describe_options, list_given, spell
 from solution.system.files import write_bytes, write_json
@@ -16,7 +18,7 @@ from solution.system.pictures import save_figure
 from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
-FILES = (CHOICE, MODULE)
+FILES = (CHOICE, MODULE, SNIPPET)
 # maximum number of opcodes that `describe_changes` names
 CHANGED = 4
 # Opcodes that `describe_changes` counts, because layouts and library calls change their numbers.
@@ -54,11 +56,11 @@ def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, An
 
 def hand_over(
     space: ProgramSpace, config: np.ndarray, folder: Path, facts: dict[str, Any]
-) -> tuple[Path, Path]:
-    """Write two files and return their paths. `choice.json` has the layouts, the options for
+) -> tuple[Path, ...]:
+    """Write three files and return their paths. `choice.json` has the layouts, the options for
     `lowered.compile(compiler_options=...)`, those for `--xla_backend_extra_options` in XLA_FLAGS,
     and `facts`. `chosen.pb` is the module with the layouts, for `fastslow collect` and XLA's
-    tools."""
+    tools. `in_jax.py` has the options and layouts in the form that jax expects."""
     module, flags = space.prepare(config)
     record = {
         "compiler_options": dict(flags.options),
@@ -68,7 +70,7 @@ def hand_over(
     }
     write_json(record, folder / CHOICE)
     write_bytes(module, folder / MODULE)
-    return folder / CHOICE, folder / MODULE
+    return folder / CHOICE, folder / MODULE, write_snippet(space, record, CPU, TIMED, folder)
 
 
 def take_back(folder: Path, *names: str) -> None:

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from solution.choosing.handing import CHOICE, MODULE, record_layouts
-from solution.collecting.constraints import complete_layout
+from solution.choosing.in_jax import ESTIMATED, SNIPPET, write_snippet
 from solution.collecting.program_space import ProgramSpace
 from solution.collecting.tpu.space import TpuSpace
 from solution.programs.arguments import find_dtype, find_parameters
-from solution.programs.hlo.messages import instructions
 from solution.system.files import replace_file, write_bytes, write_json
 
-DEFAULT_MODULE, ARGUMENTS, SNIPPET, SCRIPT = "default.pb", "arguments.npz", "in_jax.py", "verify.py"
+DEFAULT_MODULE, ARGUMENTS, SCRIPT = "default.pb", "arguments.npz", "verify.py"
 FILES = (CHOICE, MODULE, DEFAULT_MODULE, ARGUMENTS, SNIPPET, SCRIPT)
 # If the program's file lacks arguments, random ones are stored, provided that all arguments
 # together take at most this many bytes; otherwise verify.py draws the missing ones.
@@ -57,7 +56,7 @@ def hand_over_estimated(
         },
     }
     write_json(record, folder / CHOICE)
-    write_bytes(_write_snippet(space, record).encode(), folder / SNIPPET)
+    write_snippet(space, record, record["target"], ESTIMATED, folder)
     write_bytes(Path(__file__).with_name(SCRIPT).read_bytes(), folder / SCRIPT)
     names = [name for name in FILES if name != ARGUMENTS or arguments]
     return [folder / name for name in names]
@@ -93,47 +92,3 @@ def _list_arguments(space: ProgramSpace) -> dict[str, Any]:
     if program.is_drawn and size <= MOST_DRAWN_BYTES:
         given = list(program.arguments)
     return {str(number): array for number, array in enumerate(given) if array is not None}
-
-
-def _write_snippet(space: ProgramSpace, record: Mapping[str, Any]) -> str:
-    """Return the text of in_jax.py: the options and layouts in the form that jax expects."""
-    nodes = list(instructions(space.program.module))
-    rows = []
-    for one in record["layouts"]:
-        node = nodes[one["node"]]
-        operand = {"output": None, "input": 0, "kernel": 1}[one["tensor"]]
-        shape = node.shape if operand is None else _find(nodes, node.operand_ids[operand]).shape
-        sizes = list(shape.dimensions)
-        order = tuple(complete_layout(one["minor_to_major"], len(sizes))[::-1])
-        source = node.metadata.op_name or node.name
-        rows.append(f"    ({source!r}, {one['tensor']!r}, {tuple(sizes)!r}, {order!r}),\n")
-    return SNIPPET_TEXT.format(
-        program=record["program"],
-        target=record["target"],
-        options=record["compiler_options"],
-        layouts="".join(rows),
-    )
-
-
-def _find(nodes: list[Any], number: int) -> Any:
-    return next(node for node in nodes if node.id == number)
-
-
-SNIPPET_TEXT = '''"""The configuration chosen for {program} on {target}, as jax takes it.
-
-It was chosen by the compiler's estimates; run verify.py on a TPU before you use it. To use it:
-
-    compiled = jax.jit(program).lower(*arguments).compile(compiler_options=COMPILER_OPTIONS)
-
-and, in the program, behind the instruction of each row of LAYOUTS (or before it, for an operand):
-
-    x = with_layout_constraint(x, Layout(major_to_minor=...))
-"""
-
-from jax.experimental.layout import Layout, with_layout_constraint
-
-COMPILER_OPTIONS = {options!r}
-# instruction (its name in jax), tensor, sizes, dimensions from major to minor
-LAYOUTS = [
-{layouts}]
-'''

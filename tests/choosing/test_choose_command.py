@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,8 @@ from solution.choosing import harness, verdict
 from solution.choosing import verify as script
 from solution.choosing.choose import BATCH, Settings, choose_program
 from solution.choosing.guided import Beliefs
-from solution.choosing.handing import CHOICE, MODULE
+from solution.choosing.handing import CHOICE, MODULE, describe_choice, hand_over
+from solution.choosing.in_jax import SNIPPET
 from solution.choosing.journal import RECORD, Journal
 from solution.choosing.measured import judge_rounds
 from solution.choosing.methods import make_proposer
@@ -35,6 +37,7 @@ from solution.collecting import comparison, timing
 from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.journal import SOUND
+from solution.collecting.program_space import make_program_space
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
@@ -185,6 +188,48 @@ def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(60) == EXIT_ENDED
     assert not list(scratch.glob("fastslow-run-*"))
+
+
+IN_JAX = """
+import runpy, jax, jax.numpy as jnp, numpy as np
+chosen, dense = runpy.run_path("in_jax.py"), runpy.run_path("dense.py")
+((name, tensor, sizes, order),) = chosen["LAYOUTS"]
+assert "dot_general" in name and tensor == "output", (name, tensor)
+
+def program(x, weights, more):
+    product = x @ weights
+    assert product.shape == sizes
+    product = chosen["with_layout_constraint"](product, chosen["Layout"](major_to_minor=order))
+    return jnp.tanh(product).reshape(8, 4, 24).transpose(1, 0, 2) @ more
+
+arguments = dense["arguments"]
+lowered = jax.jit(program).lower(*arguments)
+compiled = lowered.compile(compiler_options=chosen["COMPILER_OPTIONS"])
+np.testing.assert_allclose(compiled(*arguments), dense["program"](*arguments), rtol=1e-3, atol=1e-3)
+print(lowered.as_text("hlo"))
+"""
+
+
+def test_layouts_and_options_go_back_into_jax(workers: Workers, tmp_path: Path) -> None:
+    """The program with the constraint asks for the layout that chosen.pb asks for."""
+    (tmp_path / "dense.py").write_text(DENSE)
+    (program,) = read_programs(tmp_path / "dense.py", workers.compiling)
+    space = make_program_space(program, ())
+    config = space.default.copy()
+    config[0] = 1  # the first product's output, transposed
+    config[[-3, -2]] = 1  # wide vectors, no unrolling
+    paths = hand_over(space, config, tmp_path, {})
+    assert [path.name for path in paths] == [CHOICE, MODULE, SNIPPET]
+    assert describe_choice(space, config).count("output {0,1}") == 1
+    flags = runpy.run_path(str(tmp_path / SNIPPET))["XLA_FLAGS"]
+    assert flags == "--xla_backend_extra_options=xla_cpu_disable_loop_unrolling=true"
+    done = subprocess.run(
+        [sys.executable, "-c", IN_JAX], cwd=tmp_path, env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "LayoutConstraint" in line]
+    assert "f32[32,24]{0,1}" in line
 
 
 def test_a_search_that_would_not_end_is_none() -> None:

@@ -21,10 +21,11 @@ pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `t
 
 from solution.choosing.estimated import Estimates, find_limit, find_memory
 from solution.choosing.handing import CHOICE, MODULE
+from solution.choosing.in_jax import SNIPPET
 from solution.choosing.journal import RECORD, Trial
 from solution.choosing.live_prior import open_prior
 from solution.choosing.savings import GONE, NEW, compare_compiled
-from solution.choosing.tpu_files import FILES, SNIPPET
+from solution.choosing.tpu_files import FILES
 from solution.choosing.verify import VERDICT
 from solution.collecting.cpu import Workers
 from solution.collecting.tpu.duration import Duration

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
 from solution.choosing.handing import CHOICE, describe_choice
+from solution.choosing.in_jax import SNIPPET
 from solution.choosing.journal import RECORD
-from solution.choosing.tpu_files import SNIPPET, hand_over_estimated
+from solution.choosing.tpu_files import hand_over_estimated
 from solution.collecting.cpu import Workers
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.repeats import group_copies
