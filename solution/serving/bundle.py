@@ -53,6 +53,8 @@ class Bundle:
     _models: dict[str, Model | LightModel] = field(default_factory=dict)
     # {collection: {experiment: weight}}
     _weights: dict[str, dict[str, float]] = field(default_factory=dict)
+    # {collection: structures of the programs that its models learned from}
+    _architectures: dict[str, frozenset[str]] = field(default_factory=dict)
     _kept: object = None  # keeps a temporary folder alive as long as the bundle
 
     @property
@@ -121,7 +123,7 @@ class Bundle:
             spread=_find_spread([scores for voted in votes.values() for scores in voted]),
             measure=measure.k,
             reason=measure.reason,
-            known=size.architecture in self._architectures,
+            known=size.architecture in self._find_architectures(name),
             regret=regret,
             confidence=confidence,
             label_sources=self.record.label_sources,
@@ -242,20 +244,26 @@ class Bundle:
             by_family=self.record.scheme == "family",
         )
 
-    @cached_property
-    def _architectures(self) -> frozenset[str]:
-        """Return the structures (Graph.architecture) of all programs that a model learned from."""
-        programs = self.record.programs.values()
-        return frozenset(program.architecture for graphs in programs for program in graphs)
+    def _find_architectures(self, collection: str) -> frozenset[str]:
+        """Return the structures (Graph.architecture) of all programs that the collection's models
+        learned from; a model may have learned from several collections."""
+        if collection not in self._architectures:
+            names = {name for member in self.choose(collection) for name in member.collections}
+            programs = [self.record.programs.get(name, ()) for name in names]
+            self._architectures[collection] = frozenset(
+                program.architecture for graphs in programs for program in graphs
+            )
+        return self._architectures[collection]
 
     def load(self) -> None:
         """Load all models and fill all caches, so that the first request does not wait."""
         for member in self.record.members:
             self._load(member)
         for collection, learned in self._learned.items():
-            self._weigh(collection)
+            if self._weigh(collection):
+                self._find_architectures(collection)
             learned.get_ready()
-        _ = self._libraries, self._architectures
+        _ = self._libraries
 
     def _load(self, member: Member) -> Model | LightModel:
         if member.folder not in self._models:

@@ -261,8 +261,9 @@ def _measure(
     distance = learned.distance(facts)
     if distance > learned.gap:
         return Measure(
-            None, f"the program is unlike those learned from: by size it lies {distance:.2f} from "
-            f"the nearest of them, and those of the calibration at most {learned.gap:.2f}"
+            None, f"the program is unlike those learned from in its collection: by size it lies "
+            f"{distance:.2f} from the nearest of them, and those of the calibration at most "
+            f"{learned.gap:.2f}"
         )  # fmt: skip
     if configs > learned.most * MOST_TIMES:
         return Measure(

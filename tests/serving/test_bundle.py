@@ -171,6 +171,20 @@ def test_a_program_that_was_learned_from(bundle_folder: Path, data: Path, store:
     assert "kernel_0" in shown
 
 
+def test_what_models_of_other_collections_learned_is_not_known(
+    bundle_folder: Path, data: Path
+) -> None:
+    bundle, graph = load_bundle(bundle_folder), read_graph(data / FILES[LAYOUT])
+    same = dataclasses.replace(
+        bundle.record.programs[LAYOUT][0], architecture=graph.architecture
+    )  # fmt: skip
+    for where, is_known in ((TILE, False), (LAYOUT, True)):
+        programs = {LAYOUT: (), TILE: (), where: (same,)}
+        other = dataclasses.replace(bundle.record, programs=programs)
+        again = Bundle(bundle.folder, other, bundle.source)
+        assert again.rank(graph).known is is_known
+
+
 def test_few_programs_are_abstained_from_in_words(bundle_folder: Path, data: Path) -> None:
     bundle, graph = load_bundle(bundle_folder), read_graph(data / FILES[TILE])
     ranking = bundle.rank(graph)
