@@ -14,7 +14,7 @@ from solution.domain.collection import NAMES
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.runs.folder import Run, recall_origin
-from solution.serving.reading import PROTOBUF, TEXT
+from solution.serving.reading import PROTOBUF, TEXT, check_collection
 from solution.store.graph_file import GraphCache
 from solution.store.store import Store, is_store
 from solution.system.errors import InputError
@@ -75,8 +75,8 @@ def find_whole(graph: Graph, store: Store, run: Run) -> tuple[Graph, str]:
 
 
 def read_file(path: Path, collection: str | None = None) -> Graph:
-    """Read the graph of an npz file; raise InputError if the file has another format.
-    `collection`: the graph's collection; None: as identify_file finds it."""
+    """Read the graph of an npz file; raise InputError if the file has another format, or its path
+    names another collection. `collection`: the graph's; None: as identify_file finds it."""
     if path.suffix in (*PROTOBUF, *TEXT):
         name = quote(str(path))
         shown = f"`fastslow module {name}` shows it, and " if path.suffix in PROTOBUF else ""
@@ -84,6 +84,7 @@ def read_file(path: Path, collection: str | None = None) -> Graph:
             f"{path}: is a program, expected an npz file. {shown}`fastslow rank {name}` ranks its "
             "configurations."
         )
+    check_collection(path, collection)
     found = identify_file(path, collection)
     return read_graph(found.path, found.collection)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.folders import find_files, identify_file
+from solution.data.folders import find_files, identify_file, parse_path
 from solution.data.npz import read_graph as read_npz
-from solution.domain.collection import TILE
+from solution.domain.collection import TILE, Collection
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
@@ -63,7 +63,8 @@ def read_questions(
     """Yield every graph of a file, a prepared store, or a folder of npz files or dumps. Programs
     without anything to configure are skipped with a warning, if there are other programs.
 
-    `collection`: the graphs' collection, if the path does not tell it. `configs`: number of
+    `collection`: the graphs' collection, if the path does not tell it; if the path tells another
+    one, InputError. `configs`: number of
     configurations to generate (default: generate some only for a program that has a single one).
     `wanted`: which programs of a file. Raises InputError if there is no file or graph, or nothing
     to configure.
@@ -155,6 +156,21 @@ def read_modules(
         return [module for file in files for module in reader.read_modules(file, collection)]
 
 
+def check_collection(path: Path, given: str | None) -> None:
+    """Raise InputError if the path of an npz file names another collection than the user gave."""
+    named = parse_path(path)
+    if named is not None:
+        _check_same(path, named.collection, given)
+
+
+def _check_same(path: Path, found: Collection, given: str | None) -> None:
+    if given is not None and find_collection(given) != found:
+        raise InputError(
+            f"{path}: is of the collection {found.name}, and --collection says {given}. Leave "
+            f"--collection out, or give graphs of {given}."
+        )
+
+
 def list_programs(folder: Path) -> list[Path]:
     """Return the files of graphs and programs directly in a folder, sorted by name."""
     return [path for path in sorted(folder.iterdir()) if _is_program(path)]
@@ -173,8 +189,9 @@ class _Reader(ExitStack):
         if path.is_dir():
             yield from self._read_folder(path)
         elif path.suffix == SUFFIX:
-            yield _read_prepared(path)
+            yield self._check(_read_prepared(path))
         elif path.suffix == NPZ:
+            check_collection(path, self._collection)
             found = identify_file(path, self._collection)
             yield _ask(read_npz(found.path, found.collection), path)
         elif _is_protobuf(path) or path.suffix in TEXT or path.is_file():
@@ -202,14 +219,21 @@ class _Reader(ExitStack):
 
         if is_store(folder):
             for file, seal in Store.open(folder).seals().items():
-                yield _read_prepared(file, seal)
+                yield self._check(_read_prepared(file, seal))
             return
         programs = list_programs(folder)
         for path in programs:
             yield from self.read(path)
         if not programs:
             for found in find_files(folder):
+                check_collection(found.path, self._collection)
                 yield _ask(read_npz(found.path, found.collection), found.path)
+
+    def _check(self, question: Question) -> Question:
+        """Return a store's graph; raise InputError if it is of another collection than the user
+        gave."""
+        _check_same(question.file, question.graph.collection, self._collection)
+        return question
 
     def _read_records(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
         """Return the TuningRecord messages of a protobuf file, and notes on each (see Module)."""

@@ -135,6 +135,29 @@ def test_a_file_with_nothing_to_choose_does_not_stop_the_others(
     assert "flat.pb" in assert_refused(fastslow("rank", files[0], *words))
 
 
+@pytest.mark.parametrize("kind", ["file", "folder", "store", "prepared"])
+def test_a_path_that_tells_another_collection_is_refused(
+    kind: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """Where the path tells the same one, or none, the option is taken."""
+    folder = tmp_path / "data"
+    file = write_graph(make_layout_graph(0), folder, "train")
+    store = prepare_store(find_files(folder), tmp_path / "store", Preparation(None))
+    (prepared,) = store.paths()
+    path = {"file": file, "folder": folder, "store": store.folder, "prepared": prepared}[kind]
+    for other in ("layout:nlp:default", "tile:xla"):
+        with pytest.raises(InputError, match=f"layout:xla:random.*--collection.*{other}"):
+            list(read_questions(path, other))
+    (question,) = read_questions(path, "layout:xla:random")
+    assert question.graph.collection.name == "layout:xla:random"
+    if kind == "file":
+        shown = fastslow("inspect", path, "--collection", "layout:nlp:default")
+        assert_refused(shown, "layout:xla:random", "layout:nlp:default")
+        shutil.copy(path, tmp_path / "moved.npz")
+        moved = read_graph(tmp_path / "moved.npz", "layout:nlp:default")
+        assert moved.collection.name == "layout:nlp:default"
+
+
 @pytest.mark.parametrize("nodes", [-1, 10**400, 1e300, "9", None])
 def test_a_prepared_graph_of_impossible_size(tmp_path: Path, nodes: object) -> None:
     summary = {"architecture": "a", "nodes": nodes, "edges": 1, "configurable": 1}
