@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from solution.system.errors import InputError
 from solution.system.names import make_safe
 from solution.system.wording import join_names
 
-PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
+PYTHON, PROTOBUF_SUFFIX, NPZ = ".py", ".pb", ".npz"
 OF_PYTHON = "Python with a jax function or a torch module"
 # {suffix: form of the file, if its content does not show the form}
 FORMS = {
@@ -169,6 +170,12 @@ def read_programs(
         raise InputError(f"{path}: is a folder. Give the file of one program in it.")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give a program's file.")
+    if path.suffix == NPZ:
+        raise InputError(
+            f"{path}: an npz file has configurations and no program that could be compiled. Give "
+            f"the program's file, or make one: `fastslow module {quote(str(path))} --to "
+            f"{quote(f'{path.stem}.hlo')}`."
+        )
     if path.suffix == PYTHON:
         found = [_read_python(path, child, platform, runs=runs)]
     else:

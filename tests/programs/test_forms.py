@@ -21,6 +21,7 @@ from solution.serving.reading import read_questions
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.made import modules
+from tests.made.graphs import make_layout_graph, write_graph
 
 DOT = """HloModule {name}
 ENTRY main {{
@@ -104,6 +105,12 @@ def test_texts_in_other_bytes_are_read_or_one_message(workers: Workers, tmp_path
             with pytest.raises(InputError) as raised:
                 read_it(tmp_path / name)
             assert str(tmp_path / name) in str(raised.value) and fact in str(raised.value)
+
+
+def test_a_graphs_npz_file_has_no_program(workers: Workers, tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(0), tmp_path)
+    with pytest.raises(InputError, match=f"{path}.*no program.*fastslow module {path} --to"):
+        read(path, workers)
 
 
 def test_a_declaration_is_no_program(workers: Workers, tmp_path: Path) -> None:
