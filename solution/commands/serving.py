@@ -140,7 +140,10 @@ def rank(
     collection: options.CollectionOption = None,
     configs: Annotated[
         int | None,
-        typer.Option(min=1, help="How many to generate. Default: 1000 if there is only one."),
+        typer.Option(
+            min=1,
+            help="How many different ones to generate at most. Default: 1000 if there is only one.",
+        ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of rows shown.")] = 10,
     regret: Regret = "2%",  # type: ignore[assignment]  # read_share turns the text into a number
