@@ -209,10 +209,11 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
     if not found and wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         found = [int(wanted) - 1]
     if len(found) != 1:
+        have = f"has {len(found)} modules {wanted}" if found else f"has no module {wanted}"
+        numbered = [f"{number} ({name})" for number, name in enumerate(names, 1)]
         raise InputError(
-            f"{path}: expected one module {wanted}, found {len(found)}. It has "
-            f"{join_names(names, MOST_NAMED)}; give --module a name, or a number from 1 to "
-            f"{len(names)}."
+            f"{path}: {have}. Its modules are {join_names(numbered, MOST_NAMED)}: give --module a "
+            "number, or a name that only one has."
         )
     return found
 
