@@ -255,7 +255,7 @@ def _measure(
         wanted = math.ceil(confidence / (1 - confidence) - 1e-9)
         return Measure(
             None, f"{learned.number} programs predicted out of fold are too few for "
-            f"{confidence:.0%}: expected at least {wanted}"
+            f"{_show_share(confidence)}: expected at least {wanted}"
         )  # fmt: skip
     k = max(k, least)
     distance = learned.distance(facts)
@@ -271,7 +271,7 @@ def _measure(
             f"to {learned.most:,}"
         )  # fmt: skip
     reason = (
-        f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
+        f"within {regret:.1%} of the best for {_show_share(confidence)} of programs, calibrated on "
         f"{learned.number} programs{learned.unseen}"
     )
     # more configurations than any calibrated program had: measure the share k / learned.most
@@ -280,6 +280,11 @@ def _measure(
         reason += f"; widened, because it has {configs:,} configurations, and they had up to "
         reason += f"{learned.most:,}"
     return Measure(min(k, configs), reason)
+
+
+def _show_share(share: float) -> str:
+    """Return a share in percent with all its digits: 90%, 99.99%."""
+    return f"{100 * share:.12g}%"
 
 
 def _sizes(program: Facts | Program) -> list[float]:

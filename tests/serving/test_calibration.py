@@ -214,6 +214,14 @@ def test_more_configurations_than_were_seen_widen_k() -> None:
     assert beyond.k is None and "1,000" in beyond.reason and "50" in beyond.reason
 
 
+@pytest.mark.parametrize(
+    ("confidence", "shown"), [(0.9, "90%"), (0.29, "29%"), (0.995, "99.5%"), (0.9999, "99.99%")]
+)
+def test_a_confidence_is_shown_with_all_its_digits(confidence: float, shown: str) -> None:
+    facts = Facts("other", 9, 9, 1)
+    assert f" {shown}:" in measure_learned(facts, 9, Learned([]), 0.02, confidence).reason
+
+
 @pytest.mark.parametrize(("regret", "confidence", "words"), [
     (-0.1, 0.9, "regret is -0.1, expected from 0 to 1"),
     (2.0, 0.9, "regret is 2, expected from 0 to 1: 2% or 0.02"),
