@@ -18,12 +18,13 @@ def spell(seconds: float) -> str:
 
 
 def compare_times(ratio: float) -> str:
-    """Return a ratio of durations in words: 1.15 times as long, 0.3% longer, as long."""
+    """Return a ratio of durations, for a sentence on what takes it, in words: 1.15 times as long,
+    0.3% more time, as long."""
     if ratio == 1:
         return "as long"
     if f"{ratio:.2f}" != "1.00":
         return f"{ratio:.2f} times as long"
-    return f"{100 * abs(ratio - 1):.2g}% {'longer' if ratio > 1 else 'shorter'}"
+    return f"{100 * abs(ratio - 1):.2g}% {'more' if ratio > 1 else 'less'} time"
 
 
 def count(number: int, name: str) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from solution.system.progress import ByteRateColumn, TimeColumn, bars
 from solution.system.terminal import PlainConsole, escape, make_table
-from solution.system.wording import how_to_install
+from solution.system.wording import compare_times, how_to_install
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, write_graph
 
@@ -135,3 +135,12 @@ def test_in_the_end_the_rate_is_that_of_all_bytes() -> None:
         moment[0] = second
         progress.update(task, completed=done)
     assert ByteRateColumn().render(progress.tasks[0]).plain == "3.0 MB/s"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [(1.0, "as long"), (1.15, "1.15 times as long"), (0.5, "0.50 times as long"),
+     (1.003, "0.3% more time"), (0.9983, "0.17% less time")],
+)  # fmt: skip
+def test_a_ratio_of_times_ends_the_sentence_it_takes(ratio: float, words: str) -> None:
+    assert compare_times(ratio) == words
