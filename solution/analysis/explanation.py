@@ -94,6 +94,7 @@ class Comparison:
     slow: int  # number of the configuration that is explained
     fast: int  # number of the configuration predicted fastest, with which `slow` is compared
     scores: np.ndarray  # (configs,) predicted scores; higher means slower
+    asked: int | None  # the configuration that the user asked about; None: the slowest
 
     def rank(self, config: int) -> int:
         """Return the predicted rank of a configuration; 1 is the fastest."""
@@ -146,7 +147,7 @@ def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparis
         )
     if config is not None:
         slow, fast = (slow, config) if scores[config] == scores[fast] else (config, fast)
-    return Comparison(graph, ranker, slow, fast, scores)
+    return Comparison(graph, ranker, slow, fast, scores, config)
 
 
 def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
@@ -218,7 +219,13 @@ def describe(compared: Comparison, reasons: Sequence[str], whole: Graph | None =
     what = describe_configs(graph if whole is None else whole, np.array([slow, fast]))
     same = int((compared.scores == compared.scores[slow]).sum()) - 1
     tied = f" (tied with {same})" if same else ""
-    text = (
+    text = ""
+    if compared.asked == fast:
+        text = (
+            f"Configuration {fast} is itself predicted fastest, so the one predicted slowest is "
+            "explained beside it. "
+        )
+    text += (
         f"Configuration {slow} of {graph.name} ({what[0]}) is predicted "
         f"{_ordinal(compared.rank(slow))} of {graph.num_configs}{tied}, "
         f"configuration {fast} ({what[1]}) fastest"

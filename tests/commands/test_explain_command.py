@@ -85,7 +85,12 @@ def test_the_fastest_is_compared_with_the_slowest_and_never_with_itself(ranker: 
         explained = explain(ranker, TILE[5], fastest)
         assert (explained.slow, explained.fast) == (int(np.argmax(scores)), fastest)
         assert np.abs(explained.contributions).sum() > 0
-        assert f"configuration {fastest} (" in describe(explained, [])
+        said = describe(explained, [])
+        assert f"configuration {fastest} (" in said
+        assert said.startswith(f"Configuration {fastest} is itself predicted fastest")
+    slower = int(np.argmax(scores))
+    assert "itself" not in describe(explain(ranker, TILE[5], slower), [])
+    assert "itself" not in describe(explain(ranker, TILE[5]), [])
 
 
 def test_of_an_own_model_the_file_is_asked_for(fastslow_here: FastSlow, tmp_path: Path) -> None:
