@@ -1,9 +1,11 @@
 """Commands for trained ensembles: pack, rank, onnx."""
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -17,7 +19,7 @@ from solution.system.errors import InputError
 from solution.system.files import check_writable, write_bytes
 from solution.system.names import check_ending
 from solution.system.terminal import make_table, output, say
-from solution.system.wording import how_to_install
+from solution.system.wording import count, how_to_install
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +57,14 @@ RankedFiles = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE...", help="npz files, XLA programs (.pb, .hlo, ...), stores, folders."
+    ),
+]
+Generated = Annotated[
+    int | None,
+    typer.Option(
+        "--configs",
+        min=1,
+        help="How many different ones to generate at most. Default: 1000 if there is only one.",
     ),
 ]
 RankTarget = Annotated[
@@ -138,13 +148,7 @@ def rank(
     run_folder: Annotated[Path | None, typer.Option("--run", help="Run whose models rank.")] = None,
     recipe: options.RecipeOption = None,
     collection: options.CollectionOption = None,
-    configs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="How many different ones to generate at most. Default: 1000 if there is only one.",
-        ),
-    ] = None,
+    configs: Generated = None,
     top: Annotated[int, typer.Option(min=1, help="Number of rows shown.")] = 10,
     regret: Regret = "2%",  # type: ignore[assignment]  # read_share turns the text into a number
     confidence: Confidence = "90%",  # type: ignore[assignment]
@@ -170,18 +174,47 @@ def rank(
         doubt = find_doubt(opened, target)
         if doubt and not compilations:
             say("--compile 32 asks the compiler of a TPU.")
-        is_empty = True
-        for file in files:
-            for question in _ask(file, collection, configs, wanted, is_alone=len(files) == 1):
-                first, whose = rank_first(opened, question, target, doubt, regret, confidence)
-                ranking, told = follow(first, whose, question)
-                output.print(_tabulate(ranking, top, made=question.made))
-                for words in (ranking.sentence(), *told, *question.notes):
-                    say(words)
-                rankings += [(question.file, ranking)] if csv or json else []
-                is_empty = False
-        if is_empty:
-            raise InputError("Nothing may be configured in any of the files: nothing was ranked.")
+        is_alone = len(files) == 1
+        questions = chain.from_iterable(
+            _ask(file, collection, configs, wanted, is_alone=is_alone) for file in files
+        )
+        for question, (first, whose) in _skip_unranked(
+            questions, lambda asked: rank_first(opened, asked, target, doubt, regret, confidence)
+        ):
+            ranking, told = follow(first, whose, question)
+            output.print(_tabulate(ranking, top, made=question.made))
+            for words in (ranking.sentence(), *told, *question.notes):
+                say(words)
+            rankings += [(question.file, ranking)] if csv or json else []
+
+
+def _skip_unranked(
+    questions: "Iterable[Question]", rank_it: "Callable[[Question], tuple[Ranking, str]]"
+) -> "Iterator[tuple[Question, tuple[Ranking, str]]]":
+    """Yield each graph with what `rank_it` returns for it. Graphs of collections that no model
+    ranks are left out with a warning. Raises InputError if no graph is left."""
+    from solution.serving.bundle import NoModelError
+    from solution.system.progress import warn
+
+    left_out: Counter[str] = Counter()
+    refused: NoModelError | None = None
+    is_empty = True
+    for question in questions:
+        try:
+            ranked = rank_it(question)
+        except NoModelError as error:
+            left_out[question.graph.collection.name] += 1
+            refused = error
+            continue
+        is_empty = False
+        yield question, ranked
+    if is_empty:
+        nothing = "Nothing may be configured in any of the files: nothing was ranked."
+        raise refused or InputError(nothing)
+    if left_out:
+        counted = [f"{name} ({number:,})" for name, number in sorted(left_out.items())]
+        graphs = count(left_out.total(), "graph")
+        warn(f"{graphs} left out, because no model ranks the collection: {', '.join(counted)}.")
 
 
 def _check_files(
@@ -311,7 +344,9 @@ def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
 
     graph = ranking.graph
     origin = ", generated here" if made else ""
-    title = f"{graph.collection.name} {graph.name}: {graph.num_configs:,} configurations{origin}"
+    title = (
+        f"{graph.collection.name} {graph.name}: {count(graph.num_configs, 'configuration')}{origin}"
+    )
     caption = "Spread: standard deviation of the models' ranks."
     if ranking.estimates is not None:
         caption = "Estimated by the compiler, never timed; - where it gave no estimate."

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 DEFAULT = Path(__file__).parent / "default.zip"  # made by `make default-bundle`
 
 
+class NoModelError(InputError):
+    """Raised if a bundle has no model for a graph's collection."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
     """A packed ensemble with verified checksums; each model is loaded at its first use."""
@@ -196,14 +200,14 @@ class Bundle:
 
     def choose(self, collection: str) -> list[Member]:
         """Return the models of the recipe's members for the collection or, if there are none, the
-        fallback's. Raises InputError if there is no model at all."""
+        fallback's. Raises NoModelError if there is no model at all."""
         chosen = [
             member
             for member in self.record.members
             if collection in member.collections and member.experiment in self._weigh(collection)
         ]
         if not chosen:
-            raise InputError(
+            raise NoModelError(
                 f"{self.source}: has no model for {collection}, it has models for "
                 f"{', '.join(self.collections)}."
             )

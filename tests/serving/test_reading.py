@@ -211,6 +211,21 @@ def test_rank_prints_and_writes_the_order(
     assert not any("more" in line for line in words)
 
 
+def test_graphs_that_no_model_ranks_are_counted_and_left_out(
+    fastslow: FastSlow, run: Run, store: Store, tmp_path: Path
+) -> None:
+    """Of a store of two collections the run's recipe ranks one."""
+    (tmp_path / "tiles.toml").write_text("[members]\ntile_net = 1\n")
+    words = ("--run", run.folder, "--recipe", "tiles.toml")
+    done = fastslow("rank", store.folder, *words, "--csv", "out.csv")
+    assert done.returncode == 0, done.stderr
+    table = pl.read_csv(tmp_path / "out.csv")
+    assert set(table["collection"]) == {"tile:xla"} and table["graph"].n_unique() == 8
+    assert "8 graphs left out" in done.stderr and "layout:xla:random (8)" in done.stderr
+    (layout,) = [path for path in store.paths() if path.stem == "program_1"]
+    assert_refused(fastslow("rank", layout, *words), "layout:xla:random", "tile:xla")
+
+
 def test_a_dumped_program_is_ranked_by_a_run(fastslow: FastSlow, run: Run, tmp_path: Path) -> None:
     modules.write(modules.make_module(), tmp_path / "mine.pb")
     recipe = 'method = "z_score"\n[members]\nlambdarank = 1\n'
