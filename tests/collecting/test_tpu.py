@@ -99,6 +99,25 @@ ENTRY main {
   ROOT all = f32[256,512]{1,0} all-reduce(value), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=add
 }
 """
+HALVES = """HloModule halves, num_partitions=2
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT sum = f32[] add(a, b)
+}
+ENTRY main {
+  left = f32[64,128]{1,0} parameter(0)
+  right = f32[128,128]{1,0} parameter(1)
+  part = f32[64,128]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT all = f32[64,128]{1,0} all-reduce(part), channel_id=1, replica_groups={{0,1}},
+    use_global_device_ids=true, to_apply=add
+}
+"""
+SHARDY = enter(
+    "value = f32[64,128] parameter(0)",
+    'part = f32[32,128] custom-call(value), custom_call_target="xla.sdy.GlobalToLocalShape"',
+    "ROOT end = f32[32,128] tanh(part)",
+)
 WIDE = enter("value = f64[16] parameter(0)", "ROOT end = f64[16] tanh(value)")
 CALL = enter(
     "value = f32[4,4] parameter(0)",
@@ -240,6 +259,15 @@ def test_several_chips_take_a_topology_that_has_them(estimator: Estimator) -> No
     assert "9,000" in estimator.estimate(parse(too_many)).refused
 
 
+@pytest.mark.parametrize("target", [V3, V5E], ids=["v3", "v5e"])
+def test_partitions_are_compiled_for_as_many_chips(tmp_path: Path, target: TpuTarget) -> None:
+    alone = HALVES.replace("{{0,1}}", "{{0}}")
+    with Estimator(target, cache=tmp_path) as other:
+        both, one = (other.estimate(parse(text)) for text in (HALVES, alone))
+    assert not both.refused and not one.refused
+    assert both.compiled != one.compiled
+
+
 def test_what_a_tpu_does_not_have_is_refused_at_once_by_name(estimator: Estimator) -> None:
     """So is what is no program, and one that is optimised for the CPU."""
     optimised = Compiler().compile(parse(TWICE), Flags()).optimised()
@@ -247,6 +275,7 @@ def test_what_a_tpu_does_not_have_is_refused_at_once_by_name(estimator: Estimato
         (parse(WIDE), "f64"),
         (parse(WIDE.replace("f64", "c128")), "c128"),
         (parse(CALL), "lapack_sgetrf_ffi"),
+        (parse(SHARDY), "jax.shard_map"),
         (optimised, "optimised already"),
         *((module, "") for module in (b"", b"no module", MESSAGES["Module"]().SerializeToString())),
     ):

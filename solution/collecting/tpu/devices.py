@@ -17,6 +17,9 @@ REFUSED_TYPES = {"f64", "c128"}
 CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip
 
+# Prefix of the custom calls of jax's partitioner Shardy, which jax.shard_map writes.
+SHARDY = "xla.sdy."
+
 
 @dataclass(frozen=True)
 class CheckedModule:
@@ -102,6 +105,12 @@ def find_refused(message: Any) -> str:
         called = instruction.custom_call_target
         if instruction.opcode == "custom-call" and called.startswith(CPU_CALLS):
             return f"{instruction.name} calls {called}, a function of the CPU's libraries"
+        if called.startswith(SHARDY):
+            return (
+                f"{instruction.name} calls {called}, a mark of jax's partitioner Shardy (as "
+                "jax.shard_map writes it), which is not supported; expected what one device "
+                "computes, such as the function that jax.shard_map is given"
+            )
     return ""
 
 

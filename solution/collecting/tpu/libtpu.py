@@ -211,6 +211,8 @@ class Libtpu:
         found.num_replicas, found.num_partitions = devices.replicas, devices.partitions
         found.executable_build_options.num_replicas = devices.replicas
         found.executable_build_options.num_partitions = devices.partitions
+        # the compiler refuses several partitions otherwise
+        found.executable_build_options.use_spmd_partitioning = devices.partitions > 1
         numbers = np.array([device.id for device in chosen])
         found.device_assignment = self._internals.DeviceAssignment.create(
             numbers.reshape(devices.replicas, devices.partitions)
