@@ -4,10 +4,13 @@ A module cannot be run if it is for several devices, calls back into the Python 
 it, exchanges data with the host, or was optimised for another backend.
 """
 
+from math import prod
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from solution.programs.forms import Source
-from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.messages import MESSAGES, instructions
 
 CALLBACK = "python"  # A custom call calls Python if its target contains this word and "callback".
 COLLECTIVES = (
@@ -82,8 +85,8 @@ def describe_module(module: Any, source: Source | None = None) -> list[str]:
     """Return sentences for the user on how a module differs from the program that the user wrote,
     for example that it is the part of one device."""
     found = []
-    if source and source.partitions > 1:
-        number = source.partitions
+    number = source.partitions if source and source.partitions > 1 else _count_divided(module)
+    if number > 1:
         found.append(
             f"It is meant for {number} partitions and not divided yet: the whole is looked at, as "
             "one device runs it."
@@ -94,7 +97,7 @@ def describe_module(module: Any, source: Source | None = None) -> list[str]:
     if source and source.replicas > 1:
         found.append(f"One of {source.replicas} replicas is looked at.")
     devices = _count_devices(module, 1)
-    if not (source and source.partitions > 1) and devices > 1:
+    if number == 1 and devices > 1:
         found.append(
             f"It is divided among {devices} devices (jax.shard_map): what each of them computes is "
             "looked at."
@@ -104,6 +107,25 @@ def describe_module(module: Any, source: Source | None = None) -> list[str]:
     if module.schedule.sequences:
         found.append(f"It is optimised for a backend already, layouts with it. {DUMP}")
     return found
+
+
+def _count_divided(module: Any) -> int:
+    """Return among how many partitions the module's shardings divide its tensors; 1 if they divide
+    none, or if the module is divided already."""
+    if _count_devices(module, 1) > 1 or _is_shared(module):
+        return 1
+    found = (_count_tiles(instruction.sharding) for instruction in instructions(module))
+    return max(found, default=1)
+
+
+def _count_tiles(sharding: bytes) -> int:
+    if not sharding:
+        return 1
+    try:
+        whole = MESSAGES["Sharding"].FromString(sharding)
+    except DecodeError:  # damaged, and only used for a sentence
+        return 1
+    return max(prod(one.tile_assignment_dimensions) for one in (whole, *whole.tuple_shardings))
 
 
 def _has_shardings(module: Any) -> bool:

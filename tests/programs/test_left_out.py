@@ -24,7 +24,7 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection as find_collection
 from solution.features.candidates import make_candidates
 from solution.features.preparation import repair_padding
-from solution.programs.child import Refusal, find_flag_defect
+from solution.programs.child import Child, Limits, Refusal, find_flag_defect
 from solution.programs.hlo.messages import instructions
 from solution.programs.left_out import FIELDS
 from solution.programs.program import Program, make_graph, read_programs
@@ -181,6 +181,48 @@ def test_a_program_not_divided_yet_is_run_as_a_whole(workers: Workers, tmp_path:
     program = read(tmp_path / "whole.hlo", workers)
     assert "4 partitions" in program.notes[0] and "whole" in program.notes[0]
     Builder(workers.compiling, program).open()
+
+
+DIVIDED = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((4,), ("m",))
+
+def program(x, weights):
+    return jnp.tanh(x @ weights)
+
+arguments = (
+    jax.ShapeDtypeStruct((8, 16), jnp.float32, sharding=NamedSharding(mesh, P())),
+    jax.ShapeDtypeStruct((16, 32), jnp.float32, sharding=NamedSharding(mesh, P(None, "m"))),
+)
+"""
+EXPORT = """
+from pathlib import Path
+
+import jax.export
+from divided import arguments, program
+
+lowered = jax.jit(program).lower(*arguments)
+Path("text.mlir").write_text(lowered.as_text())
+module = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+Path("module.pb").write_bytes(module)
+Path("exported.mlir").write_bytes(jax.export.export(jax.jit(program))(*arguments).serialize())
+"""
+
+
+def test_a_program_that_jax_divides_is_called_whole_in_all_forms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "divided.py").write_text(DIVIDED)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    subprocess.run([sys.executable, "-c", EXPORT], cwd=tmp_path, check=True)
+    with Child(Limits()) as child:
+        for name in ("divided.py", "text.mlir", "exported.mlir", "module.pb"):
+            (program,) = read_programs(tmp_path / name, child)
+            (note,) = program.notes
+            assert "4 partitions" in note and "whole" in note, name
 
 
 def test_arguments_without_numbers_are_drawn(cases: Path, workers: Workers, tmp_path: Path) -> None:
