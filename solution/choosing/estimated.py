@@ -19,6 +19,7 @@ import numpy as np
 from solution.choosing import choose, tpu_files
 from solution.choosing.handing import describe_choice, draw_search, take_back
 from solution.choosing.journal import Journal, Trial
+from solution.choosing.measured import list_measured
 from solution.choosing.methods import OURS
 from solution.choosing.nodes import ClusterEstimator
 from solution.choosing.proposer import Proposer
@@ -35,7 +36,7 @@ from solution.collecting.tpu.estimate import CHIPS
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.labelling import EstimatingWorkers
 from solution.collecting.tpu.space import TpuSpace, make_search_space
-from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
+from solution.collecting.tpu.target import DEVICES, TpuTarget, find_libtpu_version
 from solution.domain.graph import name_estimate
 from solution.programs.compiler import check_installed
 from solution.serving.bundle import Bundle
@@ -70,7 +71,9 @@ class Estimated:
     note: str  # what guided the search, and what verify.py cannot do; in words
     seconds: float  # duration of the search, including the runs that it resumes
     limit: int  # bytes of the chip's memory
-    measured: list[dict[str, Any]] = field(default_factory=list)  # records of verify.py's runs
+    # records of verify.py's runs: of the chosen configuration, and {earlier choice: its records}
+    measured: list[dict[str, Any]] = field(default_factory=list)
+    earlier: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
 
     def sentence(self) -> str:
@@ -353,20 +356,23 @@ class _Run:
         """Write the result into the journal. Write the best configuration's files and return their
         paths; if there is no best configuration, delete the files of an earlier result."""
         journal, best = self._journal, result.best
+        known = list_measured(journal.result)
         if best is None:
-            journal.result = {"winner": None, "choice": None, "measured": []}
+            result.earlier.update(known)
+            journal.result = {
+                "winner": None, "choice": None, "measured": [], "earlier": result.earlier,
+            }  # fmt: skip
             journal.write()
             take_back(self._folder, *tpu_files.FILES)
             return []
         config = np.array(best.config, np.int32)
         choice = tpu_files.identify_choice(self._space, config, self._target.name)
-        # keep verify.py's measurements if the chosen configuration is still the same
-        earlier = journal.result or {}
-        if earlier.get("choice") == choice:
-            result.measured.extend(earlier["measured"])
+        result.measured.extend(known.pop(choice, []))
+        result.earlier.update(known)
         facts = {
             "choice": choice,
             "target": self._target.name,
+            "devices": DEVICES[self._target.generation],
             "source": name_estimate(self._target.name, f"libtpu {find_libtpu_version()}"),
             "goal": self._goal,
             "default": _record(result.default),
@@ -376,7 +382,7 @@ class _Run:
         files = tpu_files.hand_over_estimated(self._space, config, self._folder, facts)
         journal.result = {
             "winner": best.name, "choice": choice, "configuration": result.configuration,
-            "measured": result.measured,
+            "measured": result.measured, "earlier": result.earlier,
         }  # fmt: skip
         journal.write()
         return files

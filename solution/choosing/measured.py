@@ -9,6 +9,7 @@ import numpy as np
 
 from solution.choosing.journal import RECORD, Journal
 from solution.choosing.verdict import Verdict, judge
+from solution.collecting.tpu.target import DEVICES, PREFIX
 from solution.system.errors import InputError
 from solution.system.files import locked, read_json
 
@@ -43,7 +44,19 @@ def take_verdict(path: Path, out: Path | None) -> str:
         others = [one for one in result["measured"] if one != measured]
         journal.result = {**result, "measured": [*others, measured]}
         journal.write()
-    return f"{describe_measured(measured)} Stored: {folder / RECORD}"
+    target = str(journal.identity.get("target", ""))
+    return f"{describe_measured(measured, target)} Stored: {folder / RECORD}"
+
+
+def list_measured(result: dict[str, Any] | None) -> dict[str, list[dict[str, Any]]]:
+    """Return {choice: records of verify.py's runs} from a search's result, earlier choices
+    included."""
+    if result is None:
+        return {}
+    found = dict(result.get("earlier", {}))
+    if result["measured"]:
+        found[result["choice"]] = result["measured"]
+    return found
 
 
 def _find_folder(found: dict[str, Any]) -> Path:
@@ -58,11 +71,18 @@ def _find_folder(found: dict[str, Any]) -> Path:
     return named
 
 
-def describe_measured(measured: dict[str, Any]) -> str:
-    """Return verify.py's result on a device, in words."""
+def describe_measured(measured: dict[str, Any], target: str) -> str:
+    """Return verify.py's result on a device, in words; also say if the device is not the `target`
+    that the configuration was chosen for."""
+    device = measured["device"]
     if measured["defect"]:
-        return f"On {measured['device']}: do not use the configuration: {measured['defect']}."
-    return f"Measured on {measured['device']}: {judge_rounds(measured).sentence()}"
+        words = f"On {device}: do not use the configuration: {measured['defect']}."
+    else:
+        words = f"Measured on {device}: {judge_rounds(measured).sentence()}"
+    names = DEVICES.get(target.removeprefix(PREFIX), ())
+    if not names or device in names:
+        return words
+    return f"{words} {device} is not {target} ({names[0]}): this proves nothing about {target}."
 
 
 def judge_rounds(measured: dict[str, Any]) -> Verdict:

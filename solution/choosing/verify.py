@@ -80,8 +80,11 @@ def main() -> int:
     else:
         words = f"Do not use the chosen configuration: {found['defect']}."
     print(f"{choice['program']} on {found['device']}: {words}")
-    if choice["target"].startswith("tpu:") and found["platform"] != "tpu":
-        print(f"This is no TPU: for {choice['target']}, the times above prove nothing.")
+    target, devices = choice["target"], choice.get("devices", [])
+    if devices and found["device"] not in devices:
+        print(
+            f"{found['device']} is not {target} ({devices[0]}): this proves nothing about {target}."
+        )
     path = folder / VERDICT
     path.write_text(json.dumps({**record, "verdict": words}, indent=2) + "\n", encoding="utf-8")
     print(f"Written: {path}")

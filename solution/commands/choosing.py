@@ -374,7 +374,9 @@ def _show_estimated(found: "Estimated") -> None:
         say(refused)
     say(found.note)
     for measured in found.measured:
-        say(describe_measured(measured))
+        say(describe_measured(measured, found.target))
+    for measured in (one for records in found.earlier.values() for one in records):
+        say(f"For an earlier choice: {describe_measured(measured, found.target)}")
     for path in found.files:
         say(f"Written: {path}")
 

@@ -28,7 +28,7 @@ from solution.choosing.guided import Beliefs
 from solution.choosing.handing import CHOICE, MODULE, describe_choice, hand_over
 from solution.choosing.in_jax import SNIPPET
 from solution.choosing.journal import RECORD, Journal
-from solution.choosing.measured import judge_rounds
+from solution.choosing.measured import describe_measured, judge_rounds, list_measured
 from solution.choosing.methods import make_proposer
 from solution.choosing.tpu_files import ARGUMENTS, DEFAULT_MODULE, SCRIPT
 from solution.choosing.verdict import Verdict
@@ -319,14 +319,15 @@ def write_folder(folder: Path, default: str, chosen: str, result: str | None = "
     }
     choice = {
         "program": "made", "choice": "c", "compiler_options": {}, "checksums": checksums,
-        "target": "tpu:v3",
+        "target": "tpu:v3", "devices": ["TPU v3"],
         "parameters": [[[256, 256], "float32"]] * 2,
     }  # fmt: skip
     (folder / CHOICE).write_text(json.dumps(choice))
     text = Path(script.__file__).read_text()
     assert LONG in text
     (folder / SCRIPT).write_text(text.replace(LONG, SHORT))
-    Journal(folder, {}, result={"choice": result, "measured": []}).write()
+    identity = {"target": "tpu:v3"}
+    Journal(folder, identity, result={"choice": result, "measured": []}).write()
     return folder
 
 
@@ -384,14 +385,14 @@ def test_a_gain_is_shown_and_the_record_takes_it_back(fastslow: FastSlow, tmp_pa
     done, found = verify(folder)
     assert done.returncode == 0, done.stderr
     assert found["gain"] > 1.5 and found["low"] > 1 and not found["defect"]
-    assert "no TPU" in done.stdout and "tpu:v3" in done.stdout
+    assert "proves nothing about tpu:v3" in done.stdout
     assert len(found["nanoseconds"]) == 3 and found["platform"] == "cpu"
     expected = judge_rounds(found)
     assert expected.gain == pytest.approx(found["gain"]) and expected.is_gain
     assert f"{found['gain']:.3f}" in done.stdout
     for _ in range(2):
         taken = assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
-        assert f"{found['gain']:.3f}" in taken
+        assert f"{found['gain']:.3f}" in taken and "nothing about tpu:v3" in taken
     # a verdict that lies elsewhere is about the search in chosen/ that has its result
     shutil.copytree(folder, tmp_path / "chosen" / "of any name")
     shutil.move(folder / script.VERDICT, tmp_path)
@@ -406,7 +407,31 @@ def test_wrong_results_are_refused_and_not_timed(fastslow: FastSlow, tmp_path: P
     assert done.returncode == 1
     assert "wrong" in found["defect"] and found["nanoseconds"] == []
     assert "Do not use" in done.stdout
-    assert "do not use" in assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
+    taken = assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
+    assert "do not use" in taken and "nothing about tpu:v3" in taken
+
+
+def test_only_a_verdict_of_the_target_counts() -> None:
+    measured = {"defect": "", "nanoseconds": [[200, 100], [201, 100]]}
+    for device, target, counts in (
+        ("TPU v3", "tpu:v3", True),
+        ("TPU v5 lite", "tpu:v5e", True),
+        ("TPU v5", "tpu:v5p", True),
+        ("TPU v5", "tpu:v5e", False),
+        ("TPU v4", "tpu:v3", False),
+        ("cpu", "tpu:v3", False),
+    ):
+        said = describe_measured({**measured, "device": device}, target)
+        assert ("nothing" not in said) == counts and device in said
+
+
+def test_measurements_of_earlier_choices_are_kept() -> None:
+    first, second = [{"device": "one"}], [{"device": "two"}]
+    assert list_measured(None) == {}
+    assert list_measured({"choice": "a", "measured": first}) == {"a": first}
+    assert list_measured({"choice": None, "measured": [], "earlier": {"a": first}}) == {"a": first}
+    kept = list_measured({"choice": "b", "measured": second, "earlier": {"a": first}})
+    assert kept == {"a": first, "b": second}
 
 
 def test_options_that_the_device_does_not_have_are_named(tmp_path: Path) -> None:

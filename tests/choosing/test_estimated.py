@@ -22,7 +22,7 @@ pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `t
 from solution.choosing.estimated import Estimates, find_limit, find_memory
 from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.in_jax import SNIPPET
-from solution.choosing.journal import RECORD, Trial
+from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.live_prior import open_prior
 from solution.choosing.savings import GONE, NEW, compare_compiled
 from solution.choosing.tpu_files import FILES
@@ -145,7 +145,8 @@ def test_the_same_command_continues_and_other_settings_are_refused(chosen: Path)
     taken = FASTSLOW.run("choose", "--verdict", f"chosen/images/{VERDICT}", cwd=chosen)
     assert "made chip" in assert_said(taken)
     said = assert_said(FASTSLOW.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen))
-    assert "made chip: 2.010 times" in said  # as long as the choice is the same
+    assert "made chip: 2.010 times" in said
+    assert "earlier choice" not in said and "nothing about tpu:v3" in said
     trials = read(chosen, RECORD)["trials"]
     assert trials[:7] == before and len(trials) == 9
     for words, expected in (
@@ -157,6 +158,15 @@ def test_the_same_command_continues_and_other_settings_are_refused(chosen: Path)
             FASTSLOW.run(*CHOOSE, "--compile", "8", *words, cwd=chosen)
         )
     assert read(chosen, RECORD)["trials"] == trials
+    # a measurement is kept if the choice becomes another one
+    journal = Journal.reopen(chosen / "chosen" / "images")
+    assert journal.result is not None
+    journal.result["choice"] = "before"
+    journal.write()
+    said = assert_said(FASTSLOW.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen))
+    assert "For an earlier choice: Measured on made chip: 2.010 times" in said
+    result = read(chosen, RECORD)["result"]
+    assert result["measured"] == [] and len(result["earlier"]["before"]) == 1
 
 
 def test_killed_it_continues_to_the_same_result(chosen: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import FILE, VARIABLE, KernelCache
 from solution.collecting.tpu.reading import count_bytes
-from solution.collecting.tpu.target import TpuTarget
+from solution.collecting.tpu.target import DEVICES, TpuTarget
 from solution.programs.arguments import TYPE_NAMES
 from solution.programs.child import Limits
 from solution.programs.compiler import Compiler, Flags
@@ -112,6 +112,14 @@ ENTRY main {
   ROOT all = f32[64,128]{1,0} all-reduce(part), channel_id=1, replica_groups={{0,1}},
     use_global_device_ids=true, to_apply=add
 }
+"""
+NAME_DEVICES = """import sys
+from pathlib import Path
+from solution.collecting.tpu.libtpu import Libtpu, prepare_environment
+from solution.collecting.tpu.target import TpuTarget
+prepare_environment(Path(sys.argv[1]))
+for name in sys.argv[2:]:
+    print(Libtpu(TpuTarget(name))._smallest[0].device_kind)
 """
 SHARDY = enter(
     "value = f32[64,128] parameter(0)",
@@ -266,6 +274,16 @@ def test_partitions_are_compiled_for_as_many_chips(tmp_path: Path, target: TpuTa
         both, one = (other.estimate(parse(text)) for text in (HALVES, alone))
     assert not both.refused and not one.refused
     assert both.compiled != one.compiled
+
+
+def test_the_devices_of_each_generation_have_the_names_that_libtpu_gives(tmp_path: Path) -> None:
+    """In another process, because libtpu changes the one that loads it."""
+    names = [f"tpu:{generation}" for generation in DEVICES]
+    done = subprocess.run(
+        [sys.executable, "-c", NAME_DEVICES, tmp_path, *names],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [known[0] for known in DEVICES.values()]
 
 
 def test_what_a_tpu_does_not_have_is_refused_at_once_by_name(estimator: Estimator) -> None:

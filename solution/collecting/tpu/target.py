@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
 PREFIX = "tpu:"  # prefix of the names of all TPU targets
 GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x")
+# {generation: names of its devices in jax}; the first is the one that libtpu gives
+DEVICES = {
+    "v2": ("TPU v2",),
+    "v3": ("TPU v3",),
+    "v4": ("TPU v4",),
+    "v5e": ("TPU v5 lite", "TPU v5e"),
+    "v5p": ("TPU v5", "TPU v5p"),
+    "v6e": ("TPU v6 lite", "TPU v6e"),
+    "v7x": ("TPU7x", "TPU7"),
+}
 EXTRA = "tpu"  # the extra of this project's package that installs libtpu
 
 
