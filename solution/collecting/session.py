@@ -42,9 +42,9 @@ def collect_programs(
     settings: Settings,
     minutes: float,
 ) -> list[Finished]:
-    """Collect all programs of the files within `minutes`. A program that fails does not stop the
-    others, and its unused time goes to the next programs. Raises InputError if jax is missing, a
-    file has no program, or another process uses the folder."""
+    """Collect all programs of the files within `minutes`. A file or program that fails does not
+    stop the others, and its unused time goes to the next programs. Raises InputError if jax is
+    missing, two programs have one name, or another process uses the folder."""
     check_installed()
     make_folder(destination.folder)
     deadline = time.monotonic() + 60 * minutes
@@ -53,11 +53,10 @@ def collect_programs(
         settings.target.open_workers(settings.limits) as workers,
         bars() as progress,
     ):
-        programs = [program for path in paths for program in read_all(path, workers, settings)]
+        programs, finished = read_all(paths, workers, settings)
         check_names([program.name for program in programs])
-        if settings.arguments is not None:
-            programs = [_give(programs, settings)]
-        finished = []
+        if settings.arguments is not None and (programs or len(paths) > 1):
+            programs = [_give(programs, settings, failed=len(finished))]
         for program, limited in share_time(programs, settings, deadline):
             for words in program.notes:
                 warn(f"{program.name}: {words}")
@@ -69,20 +68,32 @@ def collect_programs(
     return finished
 
 
-def _give(programs: Sequence[Program], settings: Settings) -> Program:
-    """Return the program, with the user's arguments; InputError if there is not exactly one."""
-    if len(programs) != 1:
+def _give(programs: Sequence[Program], settings: Settings, failed: int) -> Program:
+    """Return the program, with the user's arguments; InputError if there is not exactly one, those
+    that could not be read included (`failed`)."""
+    if len(programs) + failed != 1:
         raise InputError(
-            f"{settings.arguments}: --arguments are for one program, found {len(programs)}. "
-            "Collect it alone."
+            f"{settings.arguments}: --arguments are for one program, found "
+            f"{len(programs) + failed}. Collect it alone."
         )
     return give_arguments(programs[0], settings.arguments, settings.limits.megabytes)
 
 
-def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[Program]:
-    """Yield the programs of a file, lowered for the target's platform."""
-    platform = settings.target.platform
-    yield from read_programs(path, workers.compiling, settings.wanted, platform=platform)
+def read_all(
+    paths: Sequence[Path], workers: LabelWorkers, settings: Settings
+) -> tuple[list[Program], list[Finished]]:
+    """Return the programs of the files, lowered for the target's platform, and an outcome for each
+    file that cannot be read."""
+    programs, failed = [], []
+    for path in paths:
+        read = read_programs(
+            path, workers.compiling, settings.wanted, platform=settings.target.platform
+        )
+        try:
+            programs.extend(list(read))
+        except InputError as error:
+            failed.append(Finished(name_program(path), {}, str(error)))
+    return programs, failed
 
 
 def share_time(
@@ -162,9 +173,10 @@ class Collector:
             if log is not None:
                 unpack_folder(log, destination.find("log", name_program(path)))
             try:
-                finished = self._collect(path, destination, time.monotonic() + seconds, report)
+                found = self._collect(path, destination, time.monotonic() + seconds, report)
             except InputError as error:  # name the user's file instead of the temporary one
                 raise InputError(str(error).replace(str(path), name)) from error
+            finished = [replace(one, defect=one.defect.replace(str(path), name)) for one in found]
             out.mkdir(exist_ok=True)
             return finished, pack_folder(out)
 
@@ -177,9 +189,9 @@ class Collector:
             report(round(time.monotonic() - begin), round(deadline - begin), note)
 
         with settings.target.open_workers(settings.limits, processes=1) as workers:
-            programs = list(read_all(path, workers, settings))
+            programs, failed = read_all([path], workers, settings)
             check_names([program.name for program in programs])
-            return [
+            return failed + [
                 collect_one(program, self.make_space, destination, limited, workers, tell)
                 for program, limited in share_time(programs, self.settings, deadline)
             ]

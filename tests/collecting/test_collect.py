@@ -129,9 +129,25 @@ def test_a_failing_program_does_not_hide_that_another_ran_out_of_time(
 ) -> None:
     other = tmp_path / "sums.py"
     other.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
-    done = fastslow("collect", "tile", ragged_file, other, "--out", tmp_path, "--minutes", "0.1")
-    assert "matrix product" in assert_refused(done)
+    unread = tmp_path / "unread.py"
+    unread.write_text("def program(x):\n")
+    files = unread, ragged_file, other
+    done = fastslow("collect", "tile", *files, "--out", tmp_path, "--minutes", "0.1")
+    said = assert_refused(done)
+    assert "matrix product" in said and "unread.py" in said and "IndentationError" in said
     assert "ragged: the time was over" in " ".join(done.stdout.split())
+
+
+def test_arguments_are_for_one_file_even_if_another_cannot_be_read(
+    tmp_path: Path, ragged_file: Path, fastslow: FastSlow
+) -> None:
+    (tmp_path / "unread.py").write_text("def program(x):\n")
+    np.savez(tmp_path / "given.npz", x=np.zeros(1))
+    words = ("--out", tmp_path, "--arguments", tmp_path / "given.npz")
+    said = assert_refused(fastslow("collect", "tile", tmp_path / "unread.py", *words))
+    assert "unread.py" in said and "IndentationError" in said
+    both = ("collect", "tile", tmp_path / "unread.py", ragged_file, *words)
+    assert "found 2" in assert_refused(fastslow(*both))
 
 
 def test_a_collection_of_another_program_is_not_resumed(
