@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from solution.collecting.collect import ProgramCollection, Settings
+from solution.collecting.journal import Journal
 from solution.collecting.program_space import ProgramSpace
 from solution.collecting.records import Destination
 from solution.collecting.target import LabelWorkers, Tell
+from solution.collecting.tpu.target import TpuTarget
 from solution.programs.child import ChildDiedError
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
@@ -60,11 +62,10 @@ def collect_programs(
         for program, limited in share_time(programs, settings, deadline):
             for words in program.notes:
                 warn(f"{program.name}: {words}")
-            total = round(limited.seconds)
-            task = progress.add_task(program.name, total=total, note="")
-            tell = _Bar(progress, task)
-            finished.append(collect_one(program, make_space, destination, limited, workers, tell))
-            progress.update(task, completed=total)
+            bar = Bar(progress, program.name, limited)
+            one = collect_one(program, make_space, destination, limited, workers, bar, bar.follow)
+            bar.end(one)
+            finished.append(one)
     return finished
 
 
@@ -105,15 +106,38 @@ def share_time(
         yield program, replace(settings, seconds=max(LEAST_SECONDS, left))
 
 
-class _Bar:
-    """The progress bar of a program, which shows elapsed seconds and the current work."""
+class Bar:
+    """The progress bar of a program. It shows the current work, and of the configurations wanted
+    those that the compiler took (for a TPU), or of the time limit the elapsed seconds (for a CPU,
+    where a collection also ends if the order of the runtimes is settled)."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress, self._task, self._begin = progress, task, time.monotonic()
+    def __init__(self, progress: Progress, name: str, settings: Settings) -> None:
+        self._progress, self._begin = progress, time.monotonic()
+        self._journal: Journal | None = None
+        self._counts = settings.target.platform == TpuTarget.platform
+        self._total = settings.configs if self._counts else round(settings.seconds)
+        self._task = progress.add_task(name, total=self._total, note="")
+
+    def follow(self, journal: Journal) -> None:
+        """Count the configurations of this journal from now on."""
+        self._journal = journal
 
     def __call__(self, note: str) -> None:
-        done = round(time.monotonic() - self._begin)
-        self._progress.update(self._task, completed=done, note=note)
+        self._progress.update(self._task, completed=self._count(), note=note)
+
+    def end(self, finished: Finished) -> None:
+        """Show the outcome: a full bar only if the collection neither failed nor was cut."""
+        done = self._count()
+        self._progress.update(self._task, completed=done)
+        if not finished.defect and not finished.state.get("cut"):
+            # fewer configurations than wanted, if the program has no more
+            total = done if self._counts else self._total
+            self._progress.update(self._task, completed=total, total=total)
+
+    def _count(self) -> int:
+        if self._counts:
+            return 0 if self._journal is None else len(self._journal.sound())
+        return round(time.monotonic() - self._begin)
 
 
 def collect_one(
@@ -123,10 +147,14 @@ def collect_one(
     settings: Settings,
     workers: LabelWorkers,
     tell: Tell,
+    follow: Callable[[Journal], None] | None = None,
 ) -> Finished:
-    """Collect a program; return its outcome even if it failed."""
+    """Collect a program; return its outcome even if it failed. `tell` gets descriptions of the
+    current work; `follow`, if any, the journal that is filled."""
     try:
         collection = ProgramCollection(program, make_space(program), destination, settings, workers)
+        if follow is not None:
+            follow(collection.journal)
         return Finished(program.name, collection.run(tell))
     except ChildDiedError as error:
         defect = (

@@ -19,10 +19,17 @@ import pytest
 
 from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.cpu import Workers
-from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE, Journal
+from solution.collecting.journal import (
+    CANDIDATE_FILE,
+    REFUSED,
+    REPEAT_FILE,
+    SOUND,
+    STATE,
+    Journal,
+)
 from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_collected_space
 from solution.collecting.records import Destination, write_graph
-from solution.collecting.session import check_names
+from solution.collecting.session import Bar, Finished, check_names
 from solution.collecting.space import draw_new, name_config
 from solution.collecting.target import list_names, parse_target
 from solution.collecting.timing import SCHEMA
@@ -30,6 +37,7 @@ from solution.programs.hlo.messages import read_records
 from solution.programs.program import Program, name_program
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
+from solution.system.progress import bars
 from tests.conftest import REPOSITORY, FastSlow, assert_refused, assert_said
 from tests.made import modules
 from tests.processes import FASTSLOW
@@ -281,8 +289,27 @@ except InputError as error:
 """
 
 
-@pytest.mark.parametrize("name", list_names())
-def test_each_target_is_found_by_its_name(name: str) -> None:
+def test_the_bar_of_a_tpu_counts_configurations_and_is_full_at_a_good_end(tmp_path: Path) -> None:
+    progress = bars()
+    bar = Bar(progress, "made", Settings(configs=9, target=parse_target("tpu:v3")))
+    (task,) = progress.tasks
+    bar("compiling the program as it is")
+    assert (task.completed, task.total) == (0, 9)
+    bar.end(Finished("made", {}, "made: refused"))
+    assert task.completed == 0 and not task.finished
+    journal = Journal(tmp_path / "log", {})
+    bar.follow(journal)
+    for number, status in enumerate((SOUND, SOUND, REFUSED)):
+        journal.add_candidate(str(number), np.zeros(1, np.int32), status, "", 0.0)
+    bar("compiled 3")
+    assert (task.completed, task.total) == (2, 9)
+    bar.end(Finished("made", {"cut": True}))
+    assert not task.finished
+    bar.end(Finished("made", {"cut": False}))  # the program has no more configurations
+    assert task.finished and task.completed == 2
+
+
+def test_without_jax_the_target_is_found_by_its_name(name: str) -> None:
     target = parse_target(name)
     assert target.name == name
     assert pickle.loads(pickle.dumps(target)) == target
