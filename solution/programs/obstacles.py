@@ -40,8 +40,8 @@ def find_obstacle(module: Any, source: Source | None = None) -> str:
         target = instruction.custom_call_target
         if CALLBACK in target and "callback" in target:
             return (
-                "calls back into Python (jax.debug.print, pure_callback, ...), and is timed in a "
-                "process that has no such function. Leave that out."
+                "calls back into Python (jax.debug.print, pure_callback, ...), and is compiled and "
+                "timed in processes that have no such function. Leave that out."
             )
         if instruction.opcode.removesuffix("-done") in WAITING:
             return (

@@ -26,6 +26,8 @@ import numpy as np
 from packaging.version import Version
 
 from solution.programs.compiler import Compiler, shorten
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.obstacles import find_obstacle
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
@@ -53,7 +55,23 @@ def lower_file(
     try:
         return compiler.lower(function, arguments, platform)
     except Exception as error:
+        # jax lowers callbacks for the platform of its own device only
+        is_elsewhere = platform != "cpu" and isinstance(error, ValueError)
+        if is_elsewhere and (obstacle := _find_obstacle(compiler, function, arguments)):
+            raise InputError(f"{path}: {obstacle}") from error
         raise _failed(path, "tracing `program` with `arguments`", error, TRACED) from error
+
+
+def _find_obstacle(
+    compiler: Compiler, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> str:
+    """Return why a function that jax does not lower for another platform cannot run on one device,
+    if its module for the CPU shows that; "" otherwise."""
+    try:
+        module, _ = compiler.lower(function, arguments)
+    except Exception:  # the first error says more
+        return ""
+    return find_obstacle(MESSAGES["Module"].FromString(module))
 
 
 def _seed() -> None:

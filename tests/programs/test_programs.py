@@ -117,10 +117,13 @@ def test_keys_of_random_numbers_are_arguments(workers: Workers, tmp_path: Path) 
     Builder(workers.compiling, program).open()
 
 
-def test_callbacks_into_python_are_refused_by_name(workers: Workers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_callbacks_into_python_are_refused_by_name(
+    platform: str, workers: Workers, tmp_path: Path
+) -> None:
     text = f"{BEGIN}def program(x):\n    jax.debug.print('{{}}', x[0, 0])\n    return x @ x\n"
     with pytest.raises(InputError, match="calls back"):
-        list(read_programs(write(tmp_path, text), workers.compiling))
+        list(read_programs(write(tmp_path, text), workers.compiling, platform=platform))
 
 
 def test_what_jax_cannot_hand_on_is_said_so(workers: Workers, tmp_path: Path) -> None:
