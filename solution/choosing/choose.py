@@ -149,14 +149,20 @@ def open_journal(
 ) -> Iterator[Journal]:
     """Yield the journal of a search, and lock its folder meanwhile. For `identity` and `earlier`
     see `Journal.open`. If `settings.replace`, the earlier search is deleted first: its journal, its
-    plot and the result's `files`. Call this only when the program is known to be searchable,
-    because a program that cannot be searched must leave the folder unchanged."""
+    plot and the result's `files`. Configurations that failed because of lower limits than the
+    settings' are left out of the journal, so that the search tries them again. Call this only when
+    the program is known to be searchable, because a program that cannot be searched must leave the
+    folder unchanged."""
     make_folder(folder)
     with locked(folder, "Wait for it, or choose another --out."):
         if settings.replace:
             # Delete only the search's files, because others in the folder are the user's.
             take_back(folder, *files, PICTURE, RECORD)
-        yield Journal.open(folder, identity, earlier)
+        journal = Journal.open(folder, identity, earlier)
+        for trial in [*journal.trials.values()]:
+            if settings.limits.are_above(trial.note):
+                del journal.trials[trial.name]
+        yield journal
 
 
 def open_search(

@@ -28,6 +28,8 @@ from solution.system.processes import SPAWN, start_child
 from solution.system.scratch import ScratchFolder, find_base
 
 WATCH_SECONDS = 0.02  # seconds between two checks of a child's memory
+# Finds the limit that was exceeded in the words of Limits.
+EXCEEDED = re.compile(r"it took more than ([\d.,e+-]+) (seconds?|MB)")
 START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds on an idle machine
 # Patterns of XLA's messages before it ends the process because of an error in XLA_FLAGS.
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
@@ -115,6 +117,24 @@ class Limits:
 
     seconds: float = 60.0
     megabytes: int = 4096
+
+    def describe_seconds(self, seconds: float | None = None) -> str:
+        """Return why a request was ended that took longer than `seconds` (default: the limit)."""
+        most = self.seconds if seconds is None else seconds
+        return f"it took more than {most:g} second{'' if most == 1 else 's'}"
+
+    def describe_megabytes(self) -> str:
+        """Return why a request was ended that took more memory than the limit."""
+        return f"it took more than {self.megabytes:,} MB of memory"
+
+    def are_above(self, reason: str) -> bool:
+        """Return True if a request failed for this `reason` (see describe_seconds and
+        describe_megabytes) because a lower limit than these was exceeded."""
+        found = EXCEEDED.search(reason)
+        if found is None:
+            return False
+        limit = self.megabytes if found[2] == "MB" else self.seconds
+        return float(found[1].replace(",", "")) < limit
 
 
 class Child:
@@ -247,10 +267,9 @@ class Child:
         assert self._connection is not None
         while not self._connection.poll(WATCH_SECONDS):
             if time.monotonic() > deadline:
-                raise TooMuchError(self._bury(f"it took more than {seconds:.0f} seconds"))
+                raise TooMuchError(self._bury(self.limits.describe_seconds(seconds)))
             if self._memory() > self.limits.megabytes:
-                limit = self.limits.megabytes
-                raise TooMuchError(self._bury(f"it took more than {limit:,} MB of memory"))
+                raise TooMuchError(self._bury(self.limits.describe_megabytes()))
             if not self._process.is_alive() and not self._connection.poll():
                 raise ChildDiedError(self._bury(self._last_words()))
 

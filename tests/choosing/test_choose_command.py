@@ -23,11 +23,11 @@ pytest.importorskip("jax")  # the extra `collect`
 
 from solution.choosing import harness, verdict
 from solution.choosing import verify as script
-from solution.choosing.choose import BATCH, Settings, choose_program
+from solution.choosing.choose import BATCH, Settings, choose_program, open_journal
 from solution.choosing.guided import Beliefs
 from solution.choosing.handing import CHOICE, MODULE, describe_choice, hand_over
 from solution.choosing.in_jax import SNIPPET
-from solution.choosing.journal import RECORD, Journal
+from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.measured import describe_measured, judge_rounds, list_measured
 from solution.choosing.methods import make_proposer
 from solution.choosing.tpu_files import ARGUMENTS, DEFAULT_MODULE, SCRIPT
@@ -38,6 +38,7 @@ from solution.collecting.child import Compile
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.journal import SOUND
 from solution.collecting.program_space import make_program_space
+from solution.programs.child import Limits
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
@@ -409,6 +410,27 @@ def test_wrong_results_are_refused_and_not_timed(fastslow: FastSlow, tmp_path: P
     assert "Do not use" in done.stdout
     taken = assert_said(fastslow("choose", "--verdict", folder / script.VERDICT))
     assert "do not use" in taken and "nothing about tpu:v3" in taken
+
+
+def test_what_exceeded_a_lower_limit_is_tried_again(tmp_path: Path) -> None:
+    notes = {
+        "slow": Limits(seconds=1).describe_seconds(),
+        "large": Limits(megabytes=1000).describe_megabytes(),
+        "wrong": "its results are wrong",
+        "sound": "",
+    }
+    trials = {name: Trial(name, [0], None, note) for name, note in notes.items()}
+    Journal(tmp_path, {}, trials).write()
+
+    def find_dropped(seconds: float, megabytes: int) -> set[str]:
+        settings = Settings(measurements=1, limits=Limits(seconds, megabytes))
+        with open_journal(tmp_path, {}, {}, settings, ()) as journal:
+            return set(notes) - set(journal.trials)
+
+    assert "1 second" in notes["slow"] and "seconds" not in notes["slow"]
+    assert find_dropped(1, 1000) == set()
+    assert find_dropped(1.5, 1000) == {"slow"}
+    assert find_dropped(0.5, 2000) == {"large"}
 
 
 def test_only_a_verdict_of_the_target_counts() -> None:

@@ -52,7 +52,7 @@ def wait_forever(connection: Connection, errors: Path, core: int | None) -> None
 
 @pytest.mark.parametrize(
     ("limits", "seconds", "fact"),
-    [(Limits(), 0.5, "more than 0 seconds"), (Limits(megabytes=5), 60, "more than 5 MB")],
+    [(Limits(), 0.5, "more than 0.5 seconds"), (Limits(megabytes=5), 60, "more than 5 MB")],
 )
 def test_a_process_that_does_not_start_is_not_the_files_fault(
     limits: Limits, seconds: float, fact: str, ragged_file: Path, monkeypatch: pytest.MonkeyPatch

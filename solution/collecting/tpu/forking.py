@@ -218,9 +218,9 @@ def _watch(copy: Copy) -> tuple[str, float]:
             break
         looks += 1
         if time.monotonic() > deadline:
-            why = f"it took more than {limits.seconds:g} seconds"
+            why = limits.describe_seconds()
         elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > limits.megabytes:
-            why = f"it took more than {limits.megabytes:,} MB of memory"
+            why = limits.describe_megabytes()
         elif looks % MEMORY_LOOKS == 0 and worked.look(number) > IDLE_SECONDS:
             why = IDLE
         else:
