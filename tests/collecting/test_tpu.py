@@ -259,6 +259,16 @@ def test_too_little_memory_is_an_answer(estimator: Estimator) -> None:
     assert estimator.estimate(parse(PRODUCT)).nanoseconds
 
 
+def test_a_module_in_a_dump_has_the_same_estimate(estimator: Estimator) -> None:
+    module = parse(PRODUCT)
+    dump = MESSAGES["OptimisedModule"](module=MESSAGES["Module"].FromString(module))
+    found = estimator.estimate(dump.SerializeToString())
+    assert found.nanoseconds and found.nanoseconds == estimator.estimate(module).nanoseconds
+    module = parse(PRODUCT.replace("256", "248"))  # not in the cache
+    dump = MESSAGES["OptimisedModule"](module=MESSAGES["Module"].FromString(module))
+    assert estimator.estimate(dump.SerializeToString()).nanoseconds
+
+
 def test_several_chips_take_a_topology_that_has_them(estimator: Estimator) -> None:
     assert estimator.estimate(parse(EIGHT)).nanoseconds
     sixteen = EIGHT.replace("6,7}", "6,7,8,9,10,11,12,13,14,15}").replace("=8", "=16")

@@ -27,20 +27,27 @@ class CheckedModule:
 
     devices: Devices
     content: bytes  # the serialized module, without its id, which differs from process to process
+    module: bytes  # the serialized module as it was given, out of a dump if it was in one
 
 
 def check_module(module: bytes) -> CheckedModule | str:
     """Return the checked form of a serialized module, or the reason why no TPU can run it.
 
+    `module` is a HloModuleProto, or a HloProto, which has one in it, as `fastslow module` and XLA's
+    dumps write.
+
     The number of devices is the highest device number in the groups of collective instructions,
     plus one. The devices are partitions if a group numbers devices globally
     (use_global_device_ids) or numbers partitions; otherwise they are replicas.
     """
+    dumped = _find_dumped(module)
+    if dumped is not None:
+        module = dumped.SerializeToString()
     try:
         message = MESSAGES["Module"].FromString(module)
     except DecodeError as error:
         return f"it is no serialized HLO module ({error})"
-    if not any(computation.instructions for computation in message.computations):
+    if not _has_instructions(message):
         return "the module has no instructions"
     if refused := find_refused(message):
         return refused
@@ -58,7 +65,20 @@ def check_module(module: bytes) -> CheckedModule | str:
         )
     message.ClearField("id")
     content = message.SerializeToString(deterministic=True)
-    return CheckedModule(Devices(replicas, partitions), content)
+    return CheckedModule(Devices(replicas, partitions), content, module)
+
+
+def _find_dumped(data: bytes) -> Any | None:
+    """Return the message Module in a serialized HloProto; None if the bytes are no HloProto."""
+    try:
+        found = MESSAGES["OptimisedModule"].FromString(data).module
+    except DecodeError:
+        return None
+    return found if _has_instructions(found) else None
+
+
+def _has_instructions(message: Any) -> bool:
+    return any(computation.instructions for computation in message.computations)
 
 
 def find_entry_layouts(message: Any) -> EntryLayouts:

@@ -112,8 +112,8 @@ class Estimator:
     def estimate(
         self, module: bytes, options: Iterable[Option] = (), layouts: EntryLayouts | None = None
     ) -> Answer:
-        """Return the estimate of a serialized module (HloModuleProto), compiled with these options
-        of XLA. If the compiler fails, the answer states why.
+        """Return the estimate of a serialized module (HloModuleProto, or HloProto, which has one in
+        it), compiled with these options of XLA. If the compiler fails, the answer states why.
 
         Args:
             layouts: layouts of the entry's parameters and results, see
@@ -175,7 +175,9 @@ class Estimator:
                 answer = self._look_up(context, Reader(passed))
                 if answer is not None:
                     return answer
-        request = Request(module, tuple(options), checked.devices, layouts, limits=self._limits)
+        request = Request(
+            checked.module, tuple(options), checked.devices, layouts, limits=self._limits
+        )
         return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
