@@ -54,6 +54,9 @@ IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs
 
 def main() -> int:
     """Compare and time both programs, print and write the verdict; return the exit status."""
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent
     choice = read_choice(folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as scratch:

@@ -1,6 +1,6 @@
 """Show collections as a table of the programs, and as a plot of times and their noise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.collecting import journal
+from solution.collecting.collect import MIN_CONFIGS
 from solution.collecting.session import Finished
 from solution.collecting.target import CPU, parse_target
 from solution.collecting.timing import SCHEMA, Outcome
@@ -59,11 +60,19 @@ def show_finished(title: str, finished: Sequence[Finished], target: str = CPU) -
     table.add_column("Left out")
     for one in finished:
         if one.state:
-            cells = [show(one.state) for show in columns.values()] + [one.state["left_out"]]
+            cells = [show(one.state) for show in columns.values()] + [_say_left_out(one.state)]
         else:
             cells = [""] * len(columns) + ["failed"]
         table.add_row(Text(one.name), *cells)
     return table
+
+
+def _say_left_out(state: Mapping[str, Any]) -> str:
+    """Return why a program's graph was not written; "" if it was."""
+    reason = str(state["left_out"])
+    if reason and state.get("configs", MIN_CONFIGS) < MIN_CONFIGS:
+        return f"{reason}, a graph needs {MIN_CONFIGS}"
+    return reason
 
 
 def is_estimated(state: dict[str, Any]) -> bool:

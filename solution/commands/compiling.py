@@ -36,15 +36,23 @@ Follow = Callable[["Ranking", str, "Question"], tuple["Ranking", tuple[str, ...]
 @contextmanager
 def open_compiler(target: str | None, compilations: int | None) -> Iterator[Follow]:
     """Yield a function that reorders a ranking by the estimates of the target's compiler, see
-    follow_compiler. Without --compile the function returns the ranking unchanged. Raises InputError
-    if the target is unknown, or its compiler cannot run here."""
+    follow_compiler. Without --compile the function returns the ranking unchanged, and advises
+    --compile once if a graph was ranked by COPIES. Raises InputError if the target is unknown, or
+    its compiler cannot run here."""
     if target is None and compilations is not None:
         raise InputError(
             "--compile asks the compiler of a TPU: give --target as well, such as tpu:v3."
         )
     machine = parse_target(target) if target is not None else None
     if machine is None or compilations is None:
-        yield lambda ranking, _, __: (ranking, ())
+        advice = ["--compile 32 asks the compiler of a TPU."]
+
+        def advise(
+            ranking: "Ranking", whose: str, _: "Question"
+        ) -> tuple["Ranking", tuple[str, ...]]:
+            return ranking, (advice.pop(),) if whose == COPIES and advice else ()
+
+        yield advise
         return
     from solution.collecting.tpu.estimator import Estimator
 

@@ -172,8 +172,6 @@ def rank(
     with _writing(csv, json) as rankings, open_compiler(target, compilations) as follow:
         opened = open_bundle(bundle, run_folder, recipe, target or CPU)
         doubt = find_doubt(opened, target)
-        if doubt and not compilations:
-            say("--compile 32 asks the compiler of a TPU.")
         is_alone = len(files) == 1
         questions = chain.from_iterable(
             _ask(file, collection, configs, wanted, is_alone=is_alone) for file in files

@@ -349,6 +349,14 @@ def test_it_needs_jax_alone() -> None:
     assert imported - set(sys.stdlib_module_names) == {"jax", "jaxlib", "numpy", "scipy"}
 
 
+def test_help_is_no_folder() -> None:
+    done = subprocess.run(
+        [sys.executable, script.__file__, "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "python verify.py [FOLDER]" in done.stdout
+    assert "no such file" not in done.stderr
+
+
 def test_its_rules_are_those_of_choose() -> None:
     rules = {
         "ROUNDS": verdict.ROUNDS, "CONFIDENCE": verdict.CONFIDENCE, "LEAST_GAIN": verdict.LEAST,

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.collecting.collect import ProgramCollection, Settings
+from solution.collecting.collect import MIN_CONFIGS, ProgramCollection, Settings
 from solution.collecting.cpu import Workers
 from solution.collecting.journal import (
     CANDIDATE_FILE,
@@ -29,6 +29,7 @@ from solution.collecting.journal import (
 )
 from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_collected_space
 from solution.collecting.records import Destination, write_graph
+from solution.collecting.report import show_finished
 from solution.collecting.session import Bar, Finished, check_names
 from solution.collecting.space import draw_new, name_config
 from solution.collecting.target import list_names, parse_target
@@ -260,6 +261,15 @@ def test_a_collection_of_an_earlier_version_is_not_resumed(open_flat: Opening) -
     with pytest.raises(InputError, match=r"journal version is none, not 2.*--replace"):
         open_flat(Settings())
     assert open_flat(Settings(replace=True)).journal.candidates.is_empty()
+
+
+def test_a_graph_that_is_left_out_for_few_configurations_says_how_many_it_needs() -> None:
+    state = {
+        "configs": 6, "statuses": {SOUND: 6}, "spread": 2.0, "seconds": 1.0, "clock": "cpu",
+        "repeat_tau": 0.5, "left_out": "only 6 configurations",
+    }  # fmt: skip
+    (cell,) = show_finished("made", [Finished("made", state)]).columns[-1].cells
+    assert "only 6" in str(cell) and str(MIN_CONFIGS) in str(cell)
 
 
 def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense_file: Path) -> None:

@@ -18,6 +18,7 @@ from solution.collecting.tpu.estimator import Estimator
 from solution.collecting.tpu.ranking import BACKEND, Budget, rank_by_compiler
 from solution.collecting.tpu.request_model import RequestModel, make_effects
 from solution.collecting.tpu.requests import group_by_requests
+from solution.data.folders import SAMPLE, find_files
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.experiments.layout_compiler_001 import EXPERIMENT, CompilerSettings
 from solution.features.candidates import make_candidates
@@ -235,6 +236,9 @@ def test_rank_for_a_tpu_promises_nothing_of_the_cpu(fastslow: FastSlow, tmp_path
     order = [row["config"] for row in found["configurations"]]
     assert order == np.argsort(scores.astype(np.float32), kind="stable").tolist()
     assert found["measure"] is None and "copies" in found["reason"]
+    # a TPU's compiler takes no tiles, so --compile is not advised for them
+    tile = next(file.path for file in find_files(SAMPLE) if file.collection.kind == "tile")
+    assert "--compile" not in assert_said(fastslow("rank", tile, "--target", "tpu:v3"))
     # for the CPU that they learned from, the models rank
     plain, cpu = (fastslow(*words, *given) for given in ((), ("--target", "cpu")))
     assert plain.returncode == 0 and plain.stdout.replace("--target cpu", "") == cpu.stdout
