@@ -25,6 +25,7 @@ from numba import njit
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.propagation.instructions import (
     BROADCASTS,
+    CHANGES,
     KEEPS,
     REDUCES,
     RESHAPES,
@@ -78,6 +79,7 @@ def run_pass(program, given, feeds, state, turn):
     _request_products(program, feeds, state, turn)
     _request_kept(program, state, KEEPS)
     _request_kept(program, state, BROADCASTS)
+    _request_kept(program, state, CHANGES)  # constants
     request_configuration(program, given, state)
     propagate_all(program, state)
     fill_unconstrained(program, given, state)
