@@ -49,7 +49,8 @@ class Stored(NamedTuple):
     op_offsets: np.ndarray  # (pieces,) int64, where entry 0 of each piece begins in `buffers`
     use_offsets: np.ndarray
     buffers: np.ndarray  # int64, layouts of results
-    op_marks: np.ndarray  # int8, kinds of copies of reshapes and transposes
+    # int8, kinds of copies of reshapes, transposes and, on a TPU, same-shape broadcasts
+    op_marks: np.ndarray
     reads: np.ndarray  # int64, layouts in which uses read their tensors
     made: np.ndarray  # int64, layouts in which these tensors are written
     use_marks: np.ndarray  # int8, kinds of copies of uses

@@ -213,7 +213,8 @@ def _can_write(program, state, op, use):
 
 @njit(cache=True, nogil=True)
 def mark_tiled_copies(program, free, state, marks):
-    """Write into `marks` the kind of copy of each use, then of each reshape and transpose.
+    """Write into `marks` the kind of copy of each use, then of each reshape and transpose, and of
+    each broadcast into the shape of its operand.
 
     Args:
         free: (instructions,) bool: True for tensors that change layout at no cost, as constants do.
@@ -227,7 +228,8 @@ def mark_tiled_copies(program, free, state, marks):
             if kind != ALIKE and not _is_copied_before(program, state, marks, use):
                 marks[use] = kind
     for op in range(program.kind.size):
-        if program.kind[op] == RESHAPES or program.kind[op] == TRANSPOSES:
+        is_broadcast = program.kind[op] == KEEPS and _is_trivial(program, state, op)
+        if is_broadcast or program.kind[op] == RESHAPES or program.kind[op] == TRANSPOSES:
             marks[state.uses.size + op] = _compare_sides(program, state, op)
 
 
@@ -263,7 +265,8 @@ def _is_copied_before(program, state, marks, use):
 
 @njit(cache=True, nogil=True)
 def _compare_sides(program, state, op):
-    """Return the kind of copy that a reshape or transpose makes; ALIKE if it moves no data."""
+    """Return the kind of copy that a reshape or transpose makes, or a broadcast into the shape of
+    its operand; ALIKE if it moves no data."""
     use = program.use_starts[op]
     if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2 or state.squeezed[op]:
         return ALIKE
