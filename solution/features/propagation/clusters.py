@@ -45,7 +45,7 @@ def keep_clusters(program, given, state):
     if not _could_save(program, state):  # nearly always: skip the search for clusters
         return found
     seen, members = np.zeros(count, np.bool_), np.empty(count, np.int64)
-    marked = np.full((2, count), NONE)
+    marked = np.full((3, count), NONE)  # of tensors, of readers, and of tensors that are broadcast
     for op in program.order:
         if seen[op] or not _can_begin(program, state, op):
             continue
@@ -59,7 +59,7 @@ def keep_clusters(program, given, state):
         for k in range(size):
             counted += _count(program, members[k])
             border += _weigh_operands(program, state, members[k], marked[0], op)
-            border += _weigh_readers(program, given, state, members[k], marked, op)
+            border += _weigh_readers(program, given, state, members[k], marked[1:], op)
         if counted * (before - after) > border * (before + after):
             found |= state.kept_buffers[op] != wanted
             state.kept_buffers[op] = wanted
@@ -204,7 +204,7 @@ def _weigh_operands(program, state, op, marked, number):
 def _weigh_readers(program, given, state, op, marked, number):
     """Return the summed weights of a member's readers outside of its cluster. Each counts once, and
     equal broadcasts of a tensor are one instruction: they are marked at the tensor's place in
-    the second row of `marked`."""
+    the second row of `marked` (2, instructions)."""
     total = 0
     for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
         use = program.reading[k]
