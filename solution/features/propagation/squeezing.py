@@ -46,7 +46,8 @@ def find_squeezed(program, given, squeezed):
 @njit(cache=True, nogil=True)
 def _only_adds_ones(program, given, squeezed, op):
     """Return True if `op` only adds or drops dimensions of size 1, no layout of its operand or
-    result is requested, and its operand is squeezed or has no such dimensions."""
+    result is requested, and its operand is squeezed, has no such dimensions, or is a vector: what
+    becomes of a vector of one element may depend on another piece of the program."""
     use = program.main[op, 0]
     if use == NONE or program.kind[op] == ASKS:
         return False
@@ -57,7 +58,8 @@ def _only_adds_ones(program, given, squeezed, op):
         return False
     if _is_asked(given, program.before[use]) or _is_asked(given, program.behind[base]):
         return False
-    return squeezed[base] or count_ones(program.sizes[base], program.rank[base]) == 0
+    rank = program.rank[base]
+    return squeezed[base] or rank < 2 or count_ones(program.sizes[base], rank) == 0
 
 
 @njit(cache=True, nogil=True)
