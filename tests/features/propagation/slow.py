@@ -157,8 +157,9 @@ class Slow:
     def propagate_use(self, use: Use) -> None:
         op, layout = use.reader, use.layout
         assert layout
-        kind, buffer = self.program.kind[op], self.buffers[op]
-        self.set_buffer(use.source, layout, False, True)
+        kind, buffer = self.find_kind(op), self.buffers[op]
+        if self.passes_up(use):
+            self.set_buffer(use.source, layout, False, True)
         if kind in (kinds.KEEPS, kinds.ASKS, kinds.REDUCES, kinds.CONCATENATES):
             if kind == kinds.CONCATENATES and not self.is_largest(use):
                 return
@@ -179,7 +180,7 @@ class Slow:
     def propagate_buffer(self, buffer: Buffer) -> None:
         op, layout = buffer.number, buffer.layout
         assert layout
-        kind = self.program.kind[op]
+        kind = self.find_kind(op)
         for use in self.uses[op]:
             rank = self.rank(use.base)
             if rank < 2:
@@ -198,8 +199,19 @@ class Slow:
                 self.set_use(use, tuple(order[k] for k in layout), False, True)
         for use in self.all_uses():
             is_read = use.source is buffer and self.program.kind[use.reader] != kinds.GIVES
-            if is_read and not self.backend.row_major:
+            if is_read and not self.backend.row_major and self.passes_down(use):
                 self.set_use(use, layout, False, True)
+
+    def find_kind(self, op: int) -> int:
+        return int(self.program.kind[op])
+
+    def passes_up(self, use: Use) -> bool:
+        """Whether what is read takes the layout in which it is read."""
+        return True
+
+    def passes_down(self, use: Use) -> bool:
+        """Whether the reader takes the layout of what it reads."""
+        return True
 
     def all_uses(self) -> Iterator[Use]:
         return (use for row in self.uses for use in row)

@@ -9,17 +9,22 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operations import NONE
 from solution.features.propagation import instructions as kinds
 from solution.features.propagation.canonical import UNSET
-from tests.features.propagation.slow import Layout, Slow, Use, addresses, align, unpack
+from tests.features.propagation.slow import Layout, Use, addresses, align, row_major, unpack
+from tests.features.propagation.slow_clusters import SlowClusters
+from tests.features.propagation.slow_squeezing import BROADCAST, SlowSqueezing
+from tests.features.propagation.slow_tiles import lie_alike
 
 PASSES, LAST_GROUPED = 5, 2
 DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 
 
 @dataclass
-class SlowTiled(Slow):
-    """One configuration. `kept` has, by instruction, the layouts of its operand and result."""
+class SlowTiled(SlowSqueezing):
+    """One configuration. `kept` has, by instruction, the layouts of its operand and result;
+    `moved`, by the first instruction of each cluster that moves, the cluster's layout."""
 
     kept: dict[int, tuple[Layout, Layout]] = field(default_factory=dict)
+    moved: dict[int, Layout] = field(default_factory=dict)
     turn: int = 0
 
     def run(self) -> None:
@@ -28,9 +33,13 @@ class SlowTiled(Slow):
         for self.turn in range(PASSES):
             super().run()
             found = self.find_reshapes() or self.find_reductions()
-            if not found:
-                break
             self.kept |= found
+            if not found:
+                moved = {} if self.moved else SlowClusters(self).find()
+                if not moved or self.turn == PASSES - 1:
+                    break
+                self.moved = moved
+        self.collapse_copies()
         self.merge_copies()
         self.fuse_copies()
 
@@ -61,6 +70,7 @@ class SlowTiled(Slow):
 
     def request(self) -> None:
         """All constraints that do not follow from others, in the compiler's order."""
+        super().request()
         program, order = self.program, self.program.order.tolist()
         for op in order:
             if program.fixed[op] != UNSET and not self.uses[op]:
@@ -76,15 +86,24 @@ class SlowTiled(Slow):
             is_grouped = self.turn < LAST_GROUPED and self.feeds_dot(op)
             if self.is_product(op) and program.fixed[op] != UNSET and not is_grouped:
                 self.request_product(op)
+        self.request_moved(order[::-1])
         for op in order:
             layout = self.given[op]
             if program.kind[op] == kinds.ASKS and layout:
                 self.set_buffer(self.buffers[op], layout, True, True)
                 self.set_use(self.uses[op][0], layout, True, True)
 
+    def request_moved(self, order: list[int]) -> None:
+        """Clusters that begin at element-wise instructions come first."""
+        for is_first in (True, False):
+            for op in order:
+                if op in self.moved and (self.program.kind[op] == kinds.KEEPS) == is_first:
+                    self.set_buffer(self.buffers[op], self.moved[op], True, True)
+
     def request_kept(self, op: int) -> None:
         read, made = self.kept[op]
         use = self.main_use(op)
+        assert use
         is_reshape = self.program.kind[op] == kinds.RESHAPES
         is_trivial = is_reshape and self.only_ones_differ(use.base, op)
         self.set_use(use, read, True, is_trivial)
@@ -114,9 +133,6 @@ class SlowTiled(Slow):
                 return True
         return False
 
-    def main_use(self, op: int) -> Use:
-        return self.uses[op][int(self.program.main[op, 0] - self.program.use_starts[op])]
-
     def read_layout(self, use: Use) -> Layout:
         layout = use.layout or use.source.layout
         assert layout
@@ -128,7 +144,7 @@ class SlowTiled(Slow):
         found = {}
         for op in np.flatnonzero(program.kind == kinds.RESHAPES).tolist():
             wanted = program.wanted[program.use_starts[op]]
-            if wanted == UNSET or op in self.kept:
+            if wanted == UNSET or op in self.kept or op in self.squeezed:
                 continue
             use, made = self.uses[op][0], self.buffers[op].layout
             assert made
@@ -142,9 +158,10 @@ class SlowTiled(Slow):
         program = self.program
         found = {}
         for op in np.flatnonzero(program.kind == kinds.REDUCES).tolist():
-            if program.main[op, 0] == NONE or self.rank(op) < 2 or op in self.kept:
+            use = self.main_use(op)
+            if not use or self.rank(op) < 2 or op in self.kept or op in self.squeezed:
                 continue
-            read = self.read_layout(self.main_use(op))
+            read = self.read_layout(use)
             kept = [k for k in range(len(read)) if k not in program.dimensions[op].tolist()]
             wanted = tuple(kept.index(axis) for axis in read if axis in kept)
             made, shape = self.buffers[op].layout, self.shape(op)
@@ -152,6 +169,29 @@ class SlowTiled(Slow):
             if (addresses(shape, wanted) != addresses(shape, made)).any():
                 found[op] = read, wanted
         return found
+
+    def is_trivial(self, op: int) -> bool:
+        """Whether a reshape only adds or drops dimensions of size 1, which are still there, or a
+        broadcast does nothing."""
+        if len(self.uses[op]) != 1 or op in self.squeezed:
+            return False
+        if self.program.kind[op] == kinds.KEEPS:
+            return self.is_named(op, BROADCAST)
+        is_reshape = self.program.kind[op] == kinds.RESHAPES
+        return is_reshape and self.only_ones_differ(self.uses[op][0].base, op)
+
+    def collapse_copies(self) -> None:
+        """The last of several trivial instructions makes the only copy."""
+        for op in filter(self.is_trivial, self.program.order.tolist()):
+            (use,), readers = self.uses[op], self.readers(op)
+            layout = self.buffers[use.base].layout or row_major(self.rank(use.base))
+            use.layout = self.buffers[use.base].layout
+            if self.rank(op) < 2:
+                continue
+            wanted = self.find_read(op)
+            if len(readers) == 1 and self.is_trivial(readers[0].reader):
+                wanted = align(self.shape(use.base), layout, self.shape(op))
+            self.buffers[op].layout = wanted or self.buffers[op].layout
 
     def merge_copies(self) -> None:
         """Copies before and behind a reshape or transpose become one before it, if it moves no
@@ -162,6 +202,8 @@ class SlowTiled(Slow):
             if not is_reshape and kind[op] != kinds.TRANSPOSES:
                 continue
             if len(self.uses[op]) != 1 or self.rank(op) < 2 or op in self.kept:
+                continue
+            if self.is_trivial(op):
                 continue
             (use,), readers = self.uses[op], {reader.reader for reader in self.readers(op)}
             if not use.layout or use.layout == self.buffers[use.base].layout:
@@ -191,11 +233,6 @@ class SlowTiled(Slow):
         assert layout
         order = self.program.dimensions[op].tolist()
         return tuple(order[axis] for axis in layout)
-
-    def readers(self, op: int) -> list[Use]:
-        """The uses of an instruction's result, but for custom calls."""
-        uses = [use for use in self.all_uses() if use.base == op]
-        return [use for use in uses if self.program.kind[use.reader] != kinds.ASKS]
 
     def find_read(self, op: int) -> Layout | None:
         """The layout in which all readers read a result, if there is one."""
@@ -251,7 +288,7 @@ class SlowTiled(Slow):
     def moves_before(self, use: Use) -> bool:
         """Whether a copy stands before a use."""
         made, kind, shape = use.source.layout, self.program.kind[use.reader], self.shape(use.base)
-        if not made or not use.layout or kind == kinds.ASKS or self.is_moved_away(use.reader):
+        if not made or not use.layout or kind == kinds.ASKS:
             return False
         if kind == kinds.BROADCASTS:
             return bool((addresses(shape, made) != addresses(shape, use.layout)).any())
@@ -259,18 +296,10 @@ class SlowTiled(Slow):
         allowed = [use.layout, swapped] if self.is_product(use.reader) else [use.layout]
         return not any(lie_alike(shape, made, shape, layout) for layout in allowed)
 
-    def is_moved_away(self, op: int) -> bool:
-        """Whether a reshape that only adds or drops ones disappears, as no custom call is there."""
-        if self.program.kind[op] != kinds.RESHAPES or len(self.uses[op]) != 1:
-            return False
-        call = int(self.program.behind[op])
-        is_asked = call != NONE and self.given[call] is not None
-        return not is_asked and self.only_ones_differ(self.uses[op][0].base, op)
-
     def moves(self, op: int) -> bool:
         """Whether a reshape or a transpose puts an element elsewhere."""
         kind, made = self.program.kind[op], self.buffers[op].layout
-        if len(self.uses[op]) != 1 or self.rank(op) < 2 or not made or self.is_moved_away(op):
+        if len(self.uses[op]) != 1 or self.rank(op) < 2 or not made or op in self.squeezed:
             return False
         (use,) = self.uses[op]
         shape, read = self.shape(use.base), use.layout or use.source.layout
@@ -278,36 +307,8 @@ class SlowTiled(Slow):
             order = self.program.dimensions[op].tolist()
             turned = tuple(order.index(axis) for axis in read)
             return not lie_alike(self.shape(op), turned, self.shape(op), made)
-        if kind != kinds.RESHAPES:
+        if kind != kinds.RESHAPES and not self.is_trivial(op):
             return False
         if len(shape) < 2:  # a vector lies along the lanes
             return self.shape(op)[made[0]] != math.prod(shape)
         return read is not None and not lie_alike(shape, read, self.shape(op), made)
-
-
-def lie_alike(
-    shape: tuple[int, ...], layout: Layout, new: tuple[int, ...], new_layout: Layout
-) -> bool:
-    """Whether each element has the same address in both layouts, and the memory the same size."""
-    before, size = tile_addresses(shape, layout)
-    after, new_size = tile_addresses(new, new_layout)
-    return size == new_size and bool((before == after).all())
-
-
-def tile_addresses(shape: tuple[int, ...], layout: Layout) -> tuple[np.ndarray, int]:
-    """Where in memory each element lies, in the order of its indices; and the size of the memory.
-
-    The minor dimensions are padded to tiles of 8 x 128.
-    With fewer than eight rows, a tile has as many as the next power of two, at least 2.
-    """
-    minor, second, *others = layout
-    rows = min(8, max(2, 2 ** math.ceil(math.log2(shape[second]))))
-    lane_tiles, row_tiles = math.ceil(shape[minor] / 128), math.ceil(shape[second] / rows)
-    index = np.indices(shape).reshape(len(shape), -1)
-    outer = np.zeros(index.shape[1], np.int64)
-    for axis in others[::-1]:
-        outer = outer * shape[axis] + index[axis]
-    tile = (outer * row_tiles + index[second] // rows) * lane_tiles + index[minor] // 128
-    tiles = math.prod(shape[axis] for axis in others) * row_tiles * lane_tiles
-    address = (tile * rows + index[second] % rows) * 128 + index[minor] % 128
-    return address, tiles * rows * 128

@@ -320,7 +320,7 @@ def join(graph: Graph, backend: Backend = CPU) -> tuple[Propagation, np.ndarray]
 def test_what_joins_is_what_only_those_read_that_have_joined(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "FEWEST", 0)  # drawn tensors are small
-        graph = draw_graph(seed)
+        graph = draw_graph(seed, special=False)
         propagation, joined = join(graph)
     numbered = propagation.number()
     for states, found in zip(numbered.numbers, joined, strict=True):
@@ -461,7 +461,7 @@ class SlowSplitting:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6))
 def test_what_is_read_otherwise_than_row_major_is_split(seed: int) -> None:
-    propagation = Propagation(draw_graph(seed))
+    propagation = Propagation(draw_graph(seed, special=False))
     ops, numbered = propagation.instructions, propagation.number()
     is_reduce = np.array([OPCODES.get(int(opcode)) == "reduce" for opcode in ops.opcodes])
     is_reduce &= ops.is_programs & (ops.main[:, 0] >= 0)
