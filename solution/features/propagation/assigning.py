@@ -5,9 +5,9 @@ piece is a combination of layouts that configurations request in it. Configurati
 get equal layouts in the piece, so layouts are assigned once for each pattern.
 
 A TPU's compiler assigns layouts in passes (solution.features.propagation.passes). After a pass, a
-piece may keep layouts, which reshapes or reductions request in the next pass. All pieces take part
-in a next pass if one has kept layouts. So a piece's layouts depend on its pattern and on the kinds
-of layouts that were kept after each pass.
+piece may keep layouts, which reshapes, reductions or clusters request in the next pass. All pieces
+take part in a next pass if one has kept layouts. So a piece's layouts depend on its pattern and on
+the kinds of layouts that were kept after each pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,11 +35,11 @@ from solution.features.propagation.states import Stored, mark_copies
 from solution.features.propagation.tiled_copies import finish, mark_tiled_copies
 from solution.features.propagation.worklist import NONE, State, assign
 
-# A block's layouts take at most MOST_BYTES: POINT_BYTES per pattern and instruction or use.
-MOST_BYTES, POINT_BYTES = 1 << 30, 96
+# A block's layouts take about MOST_BYTES at most: POINT_BYTES per pattern and instruction or use.
+MOST_BYTES, POINT_BYTES = 1 << 30, 104
 # capacity of the worklist of constraints, per instruction and use
 WORKLIST = 8
-# Kinds of layouts that are kept after a pass: none, layouts of reshapes, layouts of reductions
+# Kinds of layouts that are kept after a pass: none, layouts of reshapes, of reductions, of clusters
 NOTHING, OF_RESHAPES, OF_REDUCTIONS, OF_CLUSTERS = range(4)
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -184,8 +184,7 @@ def _make_state(program: Instructions) -> State:
         np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
         np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
         np.empty(capacity, np.int64), np.empty(5, np.int64),
-        np.full(count, UNSET), np.full(uses, UNSET), np.empty(count, np.int64),
-        np.zeros(count, np.bool_),
+        np.empty(count, np.int64), np.empty(uses, np.int64), np.zeros(count, np.bool_),
     )  # fmt: skip
 
 
@@ -206,7 +205,7 @@ def _run_passes(
     pieces: Sequence[Piece], given: Sequence[Pair], patterns: np.ndarray, free: np.ndarray
 ) -> tuple[Stored, np.ndarray]:
     """Assign layouts as a TPU's compiler does. The configurations of a group have kept the same
-    kind of layouts (of reshapes or of reductions) after each pass."""
+    kind of layouts (of reshapes, of reductions or of clusters) after each pass."""
     entries = [_Entries(piece) for piece in pieces]
     states = [_make_state(piece.program) for piece in pieces]
     numbers = np.zeros_like(patterns)
@@ -225,11 +224,11 @@ def _run_passes(
                     kept[number],
                     states[number],
                     turn,
+                    looks=not has_moved,
                 )
                 for number, (piece, one) in enumerate(zip(pieces, given, strict=True))
             ]
             new = np.any([one.keeps[one.local] for one in passed], axis=0)
-            new[:, -1] &= not has_moved
             decided = np.where(new.any(axis=1), np.argmax(new, axis=1) + OF_RESHAPES, NOTHING)
             for decision in np.unique(decided):
                 here = np.flatnonzero(decided == decision)
@@ -275,9 +274,17 @@ class _Passed:
 
 
 def _pass(
-    program: Instructions, given: Pair, patterns: np.ndarray, kept: Pair, state: State, turn: int
+    program: Instructions,
+    given: Pair,
+    patterns: np.ndarray,
+    kept: Pair,
+    state: State,
+    turn: int,
+    *,
+    looks: bool,
 ) -> _Passed:
-    """Run pass number `turn` on a piece, once for each of a group's `patterns` (configs,)."""
+    """Run pass number `turn` on a piece, once for each of a group's `patterns` (configs,). `looks`:
+    look for clusters that move."""
     used, local = np.unique(patterns, return_inverse=True)
     requests, feeds = given[0][used], given[1][used]
     before = kept[0][used], kept[1][used]
@@ -285,13 +292,17 @@ def _pass(
     kept_buffers, kept_uses = (np.repeat(array[None], OF_CLUSTERS, axis=0) for array in before)
     buffers, uses = np.empty_like(before[0]), np.empty_like(before[1])
     keeps = np.zeros((len(used), OF_CLUSTERS), np.bool_)
-    _run_pass(program, requests, feeds, state, turn, buffers, uses, kept_buffers, kept_uses, keeps)
+    _run_pass(
+        program, requests, feeds, state, turn, looks, buffers, uses, kept_buffers, kept_uses, keeps
+    )
     after = [before, *zip(kept_buffers, kept_uses, strict=True)]
     return _Passed(used, local, (buffers, uses), after, keeps, len(given[0]))
 
 
 @njit(cache=True, nogil=True)
-def _run_pass(program, given, feeds, state, turn, buffers, uses, kept_buffers, kept_uses, keeps):
+def _run_pass(
+    program, given, feeds, state, turn, looks, buffers, uses, kept_buffers, kept_uses, keeps
+):
     """Run a pass for each row of `given`. Add the layouts to keep for reshapes, reductions and
     clusters to entries 0, 1 and 2 of `kept_buffers` (3, rows, instructions) and `kept_uses`. Where
     reshapes keep some, reductions are not looked at, and so on: the decision is made already."""
@@ -304,7 +315,7 @@ def _run_pass(program, given, feeds, state, turn, buffers, uses, kept_buffers, k
         if not keeps[row, 0]:
             keeps[row, 1] = keep_reductions(program, state)
             number = 1
-        if number == 1 and not keeps[row, 1]:
+        if looks and number == 1 and not keeps[row, 1]:
             keeps[row, 2] = keep_clusters(program, given[row], state)
             number = 2
         kept_buffers[number, row], kept_uses[number, row] = state.kept_buffers, state.kept_uses

@@ -23,13 +23,13 @@ from solution.features.propagation.instructions import (
 )
 from solution.features.propagation.orders import UNSET, count_ones, unpack, with_ones_outermost
 from solution.features.propagation.squeezing import is_filled
+from solution.features.propagation.tiled_copies import is_product
 from solution.features.propagation.worklist import NONE, only_ones_differ, reads_twin
 
 # Weights of the instructions at a cluster's border, in copies that a move would add. COPIED: a copy
-# that a move may remove. HEAVY: dots, convolutions and reshapes. LAST: readers such as the end of
-# the program, selections and slices. PLAIN: all others.
+# that a move may remove. HEAVY: dots, convolutions and reshapes. PLAIN: reductions, broadcasts,
+# poolings and custom calls that read, and all other tensors that are read. LAST: all other readers.
 COPIED, PLAIN, HEAVY, LAST = -1, 1, 2, 5
-DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
 BROADCAST, REDUCE_WINDOW = OPCODE_IDS["broadcast"], OPCODE_IDS["reduce-window"]
 DIVIDE, SQRT = OPCODE_IDS["divide"], OPCODE_IDS["sqrt"]
 # (opcodes,) bool: instructions that a cluster consists of
@@ -61,8 +61,7 @@ def keep_clusters(program, given, state):
             border += _weigh_operands(program, state, members[k], marked[0], op)
             border += _weigh_readers(program, given, state, members[k], marked[1:], op)
         if counted * (before - after) > border * (before + after):
-            found |= state.kept_buffers[op] != wanted
-            state.kept_buffers[op] = wanted
+            state.kept_buffers[op], found = wanted, True
     return found
 
 
@@ -124,7 +123,8 @@ def _is_member(program, state, op):
     if program.rank[op] < 2 or program.kind[op] == ASKS:
         return False
     is_same = program.kind[op] == KEEPS and program.opcodes[op] == BROADCAST
-    return _is_counted(program, op) or is_filled(program, op) or state.squeezed[op] or is_same
+    is_trivial = state.squeezed[op] and program.kind[op] != KEEPS
+    return _is_counted(program, op) or is_filled(program, op) or is_trivial or is_same
 
 
 @njit(cache=True, nogil=True)
@@ -154,8 +154,6 @@ def _are_alike(program, state, one, other):
 def _is_copied(program, state, use):
     """Return True if a copy stands before a use."""
     made, read = state.buffers[state.source[use]], state.uses[use]
-    if read == UNSET and program.kind[program.reader[use]] == KEEPS:
-        read = state.buffers[program.reader[use]]
     return UNSET not in (made, read) and made != read
 
 
@@ -167,7 +165,7 @@ def _collect(program, state, seen, members, op):
         one = members[done]
         done += 1
         if one != op and is_filled(program, one):
-            continue  # a broadcast joins its first reader's cluster, and connects none
+            continue  # unless the cluster begins with it, a broadcast connects no others
         for use in range(program.use_starts[one], program.use_starts[one + 1]):
             base = program.read[use]
             if not seen[base] and _is_linked(program, state, use):
@@ -219,7 +217,7 @@ def _weigh_readers(program, given, state, op, marked, number):
             total += COPIED
             continue
         if program.kind[reader] == BROADCASTS:
-            row, reader, weight = 1, _find_root(program, state, op), PLAIN
+            row, reader = 1, _find_root(program, state, op)
         if program.kind[reader] == GIVES or marked[row, reader] != number:
             marked[row, reader] = number
             total += weight
@@ -246,16 +244,14 @@ def _weigh_reader(program, state, op, reader):
         return HEAVY
     is_window = program.opcodes[reader] == REDUCE_WINDOW
     weight = _weigh(program, reader)
-    return weight if weight == HEAVY or is_window or kind in (ASKS, REDUCES) else LAST
+    is_plain = is_window or kind in (ASKS, REDUCES, BROADCASTS)
+    return weight if weight == HEAVY or is_plain else LAST
 
 
 @njit(cache=True, nogil=True)
 def _weigh(program, op):
-    """Return the weight of an instruction that a member reads."""
-    if program.kind[op] == ASKS:
-        return PLAIN
-    is_product = program.opcodes[op] in (DOT, CONVOLUTION)
-    return HEAVY if is_product or program.kind[op] == RESHAPES else PLAIN
+    """Return the weight of an instruction that a member reads, or of a reader if it is heavy."""
+    return HEAVY if is_product(program, op) or program.kind[op] == RESHAPES else PLAIN
 
 
 @njit(cache=True, nogil=True)

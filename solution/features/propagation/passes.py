@@ -79,7 +79,7 @@ def run_pass(program, given, feeds, state, turn):
     _request_products(program, feeds, state, turn)
     _request_kept(program, state, KEEPS)
     _request_kept(program, state, BROADCASTS)
-    _request_kept(program, state, CHANGES)  # constants
+    _request_kept(program, state, CHANGES)
     request_configuration(program, given, state)
     propagate_all(program, state)
     fill_unconstrained(program, given, state)
@@ -126,7 +126,8 @@ def _request_boundary(program, state):
 @njit(cache=True, nogil=True)
 def _request_kept(program, state, kind):
     """Constrain the instructions of a kind to the layouts that earlier passes kept for them
-    (kept_buffers, kept_uses), beginning with the program's last instruction."""
+    (kept_buffers, kept_uses), beginning with the program's last instruction. Clusters begin at
+    element-wise instructions (KEEPS), broadcasts of scalars, and constants (CHANGES)."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if program.kind[op] == kind and state.kept_buffers[op] != UNSET:

@@ -102,13 +102,8 @@ def _cut(
     program: Instructions, own_ops: np.ndarray, own_uses: np.ndarray, varying: np.ndarray
 ) -> Piece:
     """Return the piece with these instructions and uses, given by original numbers."""
-    readers = np.unique(program.reader[own_uses])
-    # include calls behind reshapes to vectors: a reshape is moved away only if they request nothing
-    reshapes = readers[(program.kind[readers] == RESHAPES) & (program.rank[readers] < 2)]
-    calls = program.behind[reshapes]
-    whole = np.union1d(own_ops, calls[calls != NONE])  # instructions with all their uses
-    uses = np.union1d(own_uses, np.flatnonzero(np.isin(program.reader, whole)))
-    inner = np.union1d(whole, np.append(program.reader[uses], program.number - 1))
+    uses = np.union1d(own_uses, np.flatnonzero(np.isin(program.reader, own_ops)))
+    inner = np.union1d(own_ops, np.append(program.reader[uses], program.number - 1))
     ops = np.union1d(inner, program.read[uses])
     is_base = ~np.isin(ops, inner)  # a neighbour that only supplies an operand
     return Piece(

@@ -6,7 +6,6 @@ shape of their operand, become tensors of a lower rank. A requested layout stops
 stays in front of the custom call, and what reads the custom call keeps its shape.
 """
 
-import numpy as np
 from numba import njit
 
 from solution.domain.vocabulary import OPCODE_IDS
@@ -21,8 +20,6 @@ from solution.features.propagation.instructions import (
 from solution.features.propagation.orders import UNSET, count_ones
 from solution.features.propagation.worklist import NONE, only_ones_differ
 
-# (opcodes + 1,) bool: reshapes are moved past these; the last entry is that of NO_OPCODE
-MOVES_PAST = np.append(IS_ELEMENTWISE, False)
 BROADCAST, CONSTANT = OPCODE_IDS["broadcast"], OPCODE_IDS["constant"]
 
 
@@ -34,9 +31,11 @@ def find_squeezed(program, given, squeezed):
     squeezed[:] = False
     for op in range(program.kind.size):
         kind = program.kind[op]
-        if kind == KEEPS and MOVES_PAST[program.opcodes[op]]:
+        if kind == KEEPS and IS_ELEMENTWISE[program.opcodes[op]]:
             squeezed[op] = _reads_squeezed(program, given, squeezed, op)
-        elif kind in (RESHAPES, REDUCES, BROADCASTS) or program.opcodes[op] == BROADCAST:
+        elif kind in (RESHAPES, REDUCES, BROADCASTS) or (
+            kind == KEEPS and program.opcodes[op] == BROADCAST
+        ):
             squeezed[op] = _only_adds_ones(program, given, squeezed, op)
     for op in range(program.kind.size):
         if not squeezed[op] and is_filled(program, op):
@@ -46,10 +45,10 @@ def find_squeezed(program, given, squeezed):
 @njit(cache=True, nogil=True)
 def _only_adds_ones(program, given, squeezed, op):
     """Return True if `op` only adds or drops dimensions of size 1, no layout of its operand or
-    result is requested, and its operand is squeezed, has no such dimensions, or is a vector: what
-    becomes of a vector of one element may depend on another piece of the program."""
+    result is requested, and its operand is squeezed, has no such dimensions, or has a rank below 2:
+    whether a vector of one element is squeezed may depend on another piece of the program."""
     use = program.main[op, 0]
-    if use == NONE or program.kind[op] == ASKS:
+    if use == NONE:
         return False
     base = program.read[use]
     if program.opcodes[op] == BROADCAST and program.rank[base] == 0:
@@ -81,7 +80,7 @@ def _reads_squeezed(program, given, squeezed, op):
 def is_filled(program, op):
     """Return True for constants and broadcasts of scalars."""
     if program.opcodes[op] == CONSTANT:
-        return True
+        return program.kind[op] != ASKS
     if program.kind[op] != BROADCASTS or program.main[op, 0] == NONE:
         return False
     return program.rank[program.read[program.main[op, 0]]] == 0

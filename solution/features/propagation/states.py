@@ -49,8 +49,7 @@ class Stored(NamedTuple):
     op_offsets: np.ndarray  # (pieces,) int64, where entry 0 of each piece begins in `buffers`
     use_offsets: np.ndarray
     buffers: np.ndarray  # int64, layouts of results
-    # int8, kinds of copies of reshapes, transposes and, on a TPU, same-shape broadcasts
-    op_marks: np.ndarray
+    op_marks: np.ndarray  # int8, kinds of copies of reshapes and transposes
     reads: np.ndarray  # int64, layouts in which uses read their tensors
     made: np.ndarray  # int64, layouts in which these tensors are written
     use_marks: np.ndarray  # int8, kinds of copies of uses

@@ -50,7 +50,8 @@ def finish(program, state):
 def _collapse_copies(program, state):
     """Collapse the copies between reshapes that only add or drop dimensions of size 1: such a
     reshape reads its operand as it was written, and only the last one of several makes a copy, into
-    the layout that all readers of its result want."""
+    the layout that all readers of its result want. A broadcast into the shape of its operand does
+    nothing: its result has its operand's layout."""
     for op in program.order:
         if not _is_trivial(program, state, op):
             continue
@@ -60,7 +61,9 @@ def _collapse_copies(program, state):
         read = state.buffers[base] if rank > 1 else 0
         if rank > 1:
             state.uses[use] = read
-        if made_rank > 1 and read != UNSET:
+        if program.kind[op] == KEEPS:
+            state.buffers[op] = read
+        elif made_rank > 1 and read != UNSET:
             reader = _find_only_reader(program, op)
             if reader != NONE and _is_trivial(program, state, reader):
                 sizes, made_sizes = program.sizes[base], program.sizes[op]
@@ -213,8 +216,7 @@ def _can_write(program, state, op, use):
 
 @njit(cache=True, nogil=True)
 def mark_tiled_copies(program, free, state, marks):
-    """Write into `marks` the kind of copy of each use, then of each reshape and transpose, and of
-    each broadcast into the shape of its operand.
+    """Write into `marks` the kind of copy of each use, then of each reshape and transpose.
 
     Args:
         free: (instructions,) bool: True for tensors that change layout at no cost, as constants do.
@@ -228,8 +230,7 @@ def mark_tiled_copies(program, free, state, marks):
             if kind != ALIKE and not _is_copied_before(program, state, marks, use):
                 marks[use] = kind
     for op in range(program.kind.size):
-        is_broadcast = program.kind[op] == KEEPS and _is_trivial(program, state, op)
-        if is_broadcast or program.kind[op] == RESHAPES or program.kind[op] == TRANSPOSES:
+        if program.kind[op] == RESHAPES or program.kind[op] == TRANSPOSES:
             marks[state.uses.size + op] = _compare_sides(program, state, op)
 
 
@@ -265,8 +266,7 @@ def _is_copied_before(program, state, marks, use):
 
 @njit(cache=True, nogil=True)
 def _compare_sides(program, state, op):
-    """Return the kind of copy that a reshape or transpose makes, or a broadcast into the shape of
-    its operand; ALIKE if it moves no data."""
+    """Return the kind of copy that a reshape or transpose makes; ALIKE if it moves no data."""
     use = program.use_starts[op]
     if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2 or state.squeezed[op]:
         return ALIKE

@@ -54,7 +54,7 @@ MAX_STEPS = 64
 class State(NamedTuple):
     """The layouts that constraints fix in one configuration, and the constraints that are still to
     be propagated. Constraint number i is on the result of instruction i; constraint number
-    instructions + u is on use u. assign() overwrites all arrays."""
+    instructions + u is on use u."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
     uses: np.ndarray  # (uses,) int64, layouts in which operands are read; UNSET if unconstrained
@@ -65,14 +65,12 @@ class State(NamedTuple):
     # (5,) int64, indexed by STACK ... STEPS: how full the stack, the queue and `added` are, and the
     # number of propagation steps so far
     ends: np.ndarray
-    # Three fields for a TPU only. Layouts that reshapes and reductions request in later passes
-    # (solution.features.propagation.passes): `kept_buffers` of results (instructions,), `kept_uses`
-    # of operands (uses,).
+    # Three fields for a TPU only. Layouts that reshapes, reductions and clusters request in later
+    # passes (solution.features.propagation.passes): `kept_buffers` of results (instructions,),
+    # `kept_uses` of operands (uses,). `squeezed` (instructions,) bool: True where the compiler
+    # drops dimensions of size 1 (solution.features.propagation.squeezing); on a CPU, nowhere.
     kept_buffers: np.ndarray
     kept_uses: np.ndarray
-    known: np.ndarray  # (instructions,) the requested layout that reaches each result; else UNSET
-    # (instructions,) bool, for a TPU only: True where the compiler drops dimensions of size 1, see
-    # solution.features.propagation.squeezing
     squeezed: np.ndarray
 
 
@@ -288,8 +286,6 @@ def _is_border(program, state, use):
     """Return True if a custom call reads a squeezed tensor in a layout that no reshape in front of
     the call could give it without moving data."""
     base, layout = program.read[use], state.uses[use]
-    if program.kind[program.reader[use]] != ASKS or not state.squeezed[base]:
-        return False
     sizes, rank = program.sizes[base], program.rank[base]
     squeezed = with_ones_outermost(layout, sizes, rank)
     return compare_tiled(squeezed, layout, sizes, rank) != ALIKE
@@ -297,8 +293,9 @@ def _is_border(program, state, use):
 
 @njit(cache=True, nogil=True)
 def reads_twin(program, state, use):
-    """Return True if a squeezed instruction reads a broadcast scalar that others read as well: the
-    compiler makes a second one without dimensions of size 1, so layouts do not pass here."""
+    """Return True if a squeezed instruction reads a constant or a broadcast scalar that others read
+    as well: the compiler makes a second one without dimensions of size 1, so layouts do not pass
+    here."""
     base = program.read[use]
     if not state.squeezed[program.reader[use]] or state.squeezed[base]:
         return False

@@ -262,8 +262,9 @@ def test_dimensions_of_size_1_are_dropped_where_nothing_is_asked_of_them(
     numbered = propagation.number()
     copied = sum_copies(propagation, numbered, has_fused=False)[propagation.graph.layouts.rows]
     compiled = compile_each(estimator, program, layouts)
-    assert copied.tolist() == [sum(copy.bytes for copy in each.copies) for each in compiled]
-    assert copied[0] == copied[1] < copied[2]
+    for found in (copied.tolist(), [sum(copy.bytes for copy in each.copies) for each in compiled]):
+        assert found[:2] == [0, 0]
+        assert found[2] > 0
 
 
 def test_a_cluster_moves_to_the_layout_with_less_padding(

@@ -77,7 +77,8 @@ class SlowClusters:
     def is_member(self, op: int) -> bool:
         kind = self.slow.program.kind[op]
         is_same = kind == kinds.KEEPS and self.slow.is_named(op, BROADCAST)
-        is_any = self.is_counted(op) or self.slow.is_filled(op) or op in self.slow.squeezed
+        is_shaping = op in self.slow.squeezed and kind != kinds.KEEPS
+        is_any = self.is_counted(op) or self.slow.is_filled(op) or is_shaping
         return self.slow.rank(op) > 1 and (is_any or is_same)
 
     def connects(self, use: Use) -> bool:

@@ -42,8 +42,8 @@ class SlowSqueezing(Slow):
     def adds_ones(self, op: int, is_squeezed: Callable[[int], bool]) -> bool:
         """Whether a reshape, reduction or broadcast only adds or drops dimensions of size 1."""
         kind, use = self.program.kind[op], self.main_use(op)
-        is_shaping = kind in (kinds.RESHAPES, kinds.REDUCES, kinds.BROADCASTS)
-        if kind == kinds.ASKS or not use or not (is_shaping or self.is_named(op, BROADCAST)):
+        is_same = kind == kinds.KEEPS and self.is_named(op, BROADCAST)
+        if not use or not (is_same or kind in (kinds.RESHAPES, kinds.REDUCES, kinds.BROADCASTS)):
             return False
         is_of_scalar = self.is_named(op, BROADCAST) and self.rank(use.base) == 0
         if is_of_scalar or not self.only_ones_differ(use.base, op):

@@ -94,10 +94,11 @@ class SlowTiled(SlowSqueezing):
                 self.set_use(self.uses[op][0], layout, True, True)
 
     def request_moved(self, order: list[int]) -> None:
-        """Clusters that begin at element-wise instructions come first."""
-        for is_first in (True, False):
+        """Clusters that begin at element-wise instructions come first, then those that begin at
+        broadcasts, then those that begin at constants."""
+        for kind in (kinds.KEEPS, kinds.BROADCASTS, kinds.CHANGES):
             for op in order:
-                if op in self.moved and (self.program.kind[op] == kinds.KEEPS) == is_first:
+                if op in self.moved and self.program.kind[op] == kind:
                     self.set_buffer(self.buffers[op], self.moved[op], True, True)
 
     def request_kept(self, op: int) -> None:
@@ -181,12 +182,14 @@ class SlowTiled(SlowSqueezing):
         return is_reshape and self.only_ones_differ(self.uses[op][0].base, op)
 
     def collapse_copies(self) -> None:
-        """The last of several trivial instructions makes the only copy."""
+        """The last of several trivial reshapes makes the only copy; trivial broadcasts make none."""
         for op in filter(self.is_trivial, self.program.order.tolist()):
             (use,), readers = self.uses[op], self.readers(op)
             layout = self.buffers[use.base].layout or row_major(self.rank(use.base))
             use.layout = self.buffers[use.base].layout
-            if self.rank(op) < 2:
+            if self.program.kind[op] == kinds.KEEPS:
+                self.buffers[op].layout = use.layout
+            if self.rank(op) < 2 or self.program.kind[op] == kinds.KEEPS:
                 continue
             wanted = self.find_read(op)
             if len(readers) == 1 and self.is_trivial(readers[0].reader):
