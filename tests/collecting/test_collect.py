@@ -319,7 +319,8 @@ def test_the_bar_of_a_tpu_counts_configurations_and_is_full_at_a_good_end(tmp_pa
     assert task.finished and task.completed == 2
 
 
-def test_without_jax_the_target_is_found_by_its_name(name: str) -> None:
+@pytest.mark.parametrize("name", list_names())
+def test_each_target_is_found_by_its_name(name: str) -> None:
     target = parse_target(name)
     assert target.name == name
     assert pickle.loads(pickle.dumps(target)) == target

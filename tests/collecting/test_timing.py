@@ -10,7 +10,7 @@ from solution.collecting.child import find_plausible
 from solution.collecting.comparison import find_deviation
 from solution.collecting.program_space import TILES, make_collected_space
 from solution.collecting.space import draw_new, name_config
-from solution.collecting.timing import SCHEMA, Outcome, choose_runs, is_settled, summarise
+from solution.collecting.timing import SCHEMA, choose_runs, is_settled, summarise
 from solution.programs.program import Program
 from tests.made import modules
 
@@ -138,8 +138,3 @@ def test_every_tile_of_a_small_grid_is_drawn() -> None:
         assert len(drawn) == len(set(drawn)) == len(space.names)
         orders.append(drawn)
     assert orders[0] != orders[1]
-
-
-def test_without_any_label_an_outcome_is_flat() -> None:
-    """The time may be over before anything is timed."""
-    assert Outcome([], np.empty((2, 0), np.int64), 1.0).is_flat
