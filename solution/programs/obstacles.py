@@ -111,8 +111,9 @@ def describe_module(module: Any, source: Source | None = None) -> list[str]:
 
 def _count_divided(module: Any) -> int:
     """Return among how many partitions the module's shardings divide its tensors; 1 if they divide
-    none, or if the module is divided already."""
-    if _count_devices(module, 1) > 1 or _is_shared(module):
+    none, or if the module is divided already. A module that XLA divided keeps the shardings of its
+    parameters; it is known by its schedule."""
+    if module.schedule.sequences or _count_devices(module, 1) > 1 or _is_shared(module):
         return 1
     found = (_count_tiles(instruction.sharding) for instruction in instructions(module))
     return max(found, default=1)
