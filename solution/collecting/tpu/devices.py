@@ -19,6 +19,7 @@ CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi
 
 # Prefix of the custom calls of jax's partitioner Shardy, which jax.shard_map writes.
 SHARDY = "xla.sdy."
+SHARDED_RESULT = "xla.sdy.FuncResultSharding"
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,11 @@ def find_refused(message: Any) -> str:
         called = instruction.custom_call_target
         if instruction.opcode == "custom-call" and called.startswith(CPU_CALLS):
             return f"{instruction.name} calls {called}, a function of the CPU's libraries"
+        if called == SHARDED_RESULT:
+            return (
+                f"{instruction.name} calls {called}, a mark of jax's partitioner Shardy, which is "
+                "not supported; jax.jit writes it for its out_shardings: leave out out_shardings"
+            )
         if called.startswith(SHARDY):
             return (
                 f"{instruction.name} calls {called}, a mark of jax's partitioner Shardy (as "
