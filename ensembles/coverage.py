@@ -5,13 +5,12 @@ permission merges a run without the members that count most.
 """
 
 from collections.abc import Collection
-from shlex import quote
 
 from ensembles.merge import find_members
 from ensembles.recipe import Recipe
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
-from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.folder import EXPERIMENTS, Run, recall_command
 from solution.system.wording import join_names
 
 KINDS = {collection.kind for collection in COLLECTIONS}
@@ -46,9 +45,7 @@ def describe_absent(run: Run, recipe: Recipe) -> str:
     )
     return (
         f"Recipe {recipe.name} is merged without members that the run {run.folder} does not have: "
-        f"{found}. Train them, too (`fastslow run DATA --experiment NAME --run "
-        f"{quote(str(run.folder))}`), or "
-        "choose another recipe."
+        f"{found}. Train them, too (`{recall_command(run, 'NAME')}`), or choose another recipe."
     )
 
 
