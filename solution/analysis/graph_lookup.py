@@ -57,11 +57,10 @@ def find_whole(graph: Graph, store: Store, run: Run) -> tuple[Graph, str]:
     if store.preparation.get("hops") is None or not len(graph.configurable):
         return graph, ""
     origin = recall_origin(run)
-    row = store.graphs.row(
-        by_predicate=(pl.col("collection") == graph.collection.name)
-        & (pl.col("graph") == graph.name),
-        named=True,
-    )
+    # a name may stand in several splits; look_up_graph returns the last one, too
+    row = store.graphs.filter(
+        (pl.col("collection") == graph.collection.name) & (pl.col("graph") == graph.name)
+    ).row(-1, named=True)
     with suppress(InputError):  # the data may be gone, or a store
         for file in find_files(Path(origin.data)) if origin else ():
             is_it = (file.collection.name, file.name) == (row["collection"], row["graph"])
