@@ -166,9 +166,10 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
     name = progress.push.kernel
     if progress.session.has_failed:
         log = _read_log(progress.push, kernels)
+        kept = "" if progress.record else "There are no outputs to download. "
         raise InputError(
-            f"{name}: {state}: {log}{progress.reason}. There are no outputs to download. Mend what "
-            f"failed, then push it again; see {latest.url}."
+            f"{name}: {state}: {log}{progress.reason}. {kept}Mend what failed, then push it again, "
+            f"with RESUME=1 to go on from what it kept; see {latest.url}."
         )
     if state != "finished" or progress.record is None:
         raise InputError(f"{name}: {state}. There is nothing to download yet: {advice}.")
