@@ -98,6 +98,9 @@ def _check_session(order: Order, user: str, kernels: Kernels) -> None:
         if error.kind is not REFUSED:
             raise
         if order.resumes:
+            arrived = read_pushes(name).arrived
+            if arrived is not None and arrived.kernel == kernel:
+                raise  # Kaggle has or had it, and refuses for another reason
             raise InputError(
                 f"{name}: Kaggle has no {kernel} so far, so there is no output to resume from. "
                 "Push it without --resume (make: RESUME=1)."
