@@ -154,7 +154,7 @@ class Written:
     kept: int  # rows copied from the sample submission, because the run lacks their graphs
     left_out: int  # predicted graphs that the sample submission does not contain
     description: str  # SIZE:SHA256 of the file, or a note that it does not exist
-    lacking: tuple[str, ...] = ()  # collections of copied rows of which the run has no test graph
+    lacking: tuple[str, ...] = ()  # collections of copied rows of which there is no test graph
     is_quick: bool = False  # the run is a quick look, which takes few graphs
 
     def describe(self) -> str:
@@ -178,8 +178,8 @@ class Written:
             return "the run is a quick look (--limit), which takes few graphs"
         if self.lacking:
             return (
-                f"the run has no test graph of {join_names(self.lacking)}: the data folder has "
-                "none, or other collections were chosen (--collection)"
+                f"there is no test graph of {join_names(self.lacking)}: the data folder has none, "
+                "or other collections were chosen (`fastslow run --collection`)"
             )
         return "the data folder lacks their graphs"
 
