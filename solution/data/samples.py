@@ -35,7 +35,8 @@ def describe_other_samples(folder: Path) -> list[str]:
     return [
         f"{count(len(others), 'other file')} called {SAMPLE_SUBMISSION} left out: "
         f"{join_names(others, MAX_SHOWN)}. The rows of a submission are those of {chosen}, which "
-        "has the most. If another one is right, move the wrong ones away."
+        "has the most or, of several with as many, lies topmost. If another one is right, "
+        "move the wrong ones away."
     ]
 
 
