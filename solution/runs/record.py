@@ -3,6 +3,7 @@
 import json
 import platform
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -185,11 +186,8 @@ def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
         pairs = [(f"{key} of {name}", old.get(key), new.get(key)) for key in keys]
         return [line for pair in pairs for line in _tell_apart(*pair)]
     if isinstance(old, str) and isinstance(new, str):
-        first, second = _divide(old), _divide(new)
-        gone, added = (
-            ", ".join(part for part in parts if part not in others)
-            for parts, others in ((first, second), (second, first))
-        )
+        first, second = Counter(_divide(old)), Counter(_divide(new))
+        gone, added = (", ".join(parts.elements()) for parts in (first - second, second - first))
         if gone or added:
             old, new = gone or "nothing", added or "nothing"
     return [f"{name}: {shorten(str(old), WIDTH)}, now {shorten(str(new), WIDTH)}"]
