@@ -90,7 +90,7 @@ def describe_module(module: Any, source: Source | None = None) -> list[str]:
         found.append(
             f"It is meant for {number} partitions and not divided yet: the whole is looked at, as "
             "one device runs it."
-            if _has_shardings(module)
+            if _has_shardings(module) and not module.schedule.sequences
             else f"One of {number} partitions is looked at (num_partitions={number}); run, it is "
             "the first."
         )
