@@ -304,6 +304,7 @@ def test_what_a_tpu_does_not_have_is_refused_at_once_by_name(estimator: Estimato
         (parse(WIDE.replace("f64", "c128")), "c128"),
         (parse(CALL), "lapack_sgetrf_ffi"),
         (parse(SHARDY), "jax.shard_map"),
+        (parse(SHARDY.replace("GlobalToLocalShape", "FuncResultSharding")), "out out_shardings"),
         (optimised, "optimised already"),
         *((module, "") for module in (b"", b"no module", MESSAGES["Module"]().SerializeToString())),
     ):

@@ -197,7 +197,9 @@ def test_a_member_counts_as_absent_only_where_it_could_rank(tmp_path: Path) -> N
     assert describe_absent(run, whole) == ""  # the run has tiles only
     lacks = Recipe(name="r", members={**members, "tile_net": 1.0}, allow_missing=allowed)
     assert list_present(run, lacks) == ["one"]
-    assert "tile_net (50% of the weight in tile:xla)" in describe_absent(run, lacks)
+    absent = describe_absent(run, lacks)
+    assert "tile_net (50% of the weight in tile:xla)" in absent
+    assert f"`fastslow run DATA --run {run.folder} --experiment NAME`" in absent
     in_table = Recipe(name="r", members=members, collections={"tile:xla": {"two": 2.0}})
     assert describe_absent(run, in_table) == ""
 

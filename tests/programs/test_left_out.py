@@ -25,8 +25,9 @@ from solution.domain.collection import collection as find_collection
 from solution.features.candidates import make_candidates
 from solution.features.preparation import repair_padding
 from solution.programs.child import Child, Limits, Refusal, find_flag_defect
-from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.left_out import FIELDS
+from solution.programs.obstacles import describe_module
 from solution.programs.program import Program, make_graph, read_programs
 from solution.serving.reading import read_question, read_questions
 from solution.system.errors import InputError
@@ -181,6 +182,17 @@ def test_a_program_not_divided_yet_is_run_as_a_whole(workers: Workers, tmp_path:
     program = read(tmp_path / "whole.hlo", workers)
     assert "4 partitions" in program.notes[0] and "whole" in program.notes[0]
     Builder(workers.compiling, program).open()
+
+
+def test_a_module_that_was_divided_and_scheduled_is_not_called_undivided() -> None:
+    """Its parameters keep the shardings that they had before."""
+    half = MESSAGES["Sharding"](tile_assignment_dimensions=[4, 1]).SerializeToString()
+    node = modules.node(1, "parameter", modules.shape(8, 16))
+    node.sharding = half
+    module = modules.module(("main", 1, [node]))
+    assert "not divided yet" in describe_module(module)[0]
+    module.schedule.sequences[0].instruction_ids.append(1)
+    assert not any("not divided yet" in said for said in describe_module(module))
 
 
 DIVIDED = """

@@ -156,6 +156,16 @@ def test_of_an_experiment_that_was_changed_the_setting_is_named(tmp_path: Path) 
     refuse(named, tmp_path, {**settings(10.0, "Tree", ", more=1"), "folds": 5})
 
 
+def test_of_two_equal_settings_the_changed_one_is_named_with_its_old_value(tmp_path: Path) -> None:
+    def settings(width: int) -> dict[str, Any]:
+        ranker = f"Two(first=Net(width=2), second=Net(width={width}))"
+        return {"experiments": {"mine": {"collections": ["tile:xla"], "ranker": ranker}}}
+
+    with open_run(tmp_path, settings(2)):
+        pass
+    refuse(r"\(ranker of mine: width=2, now width=3\)", tmp_path, settings(3))
+
+
 def test_a_run_that_is_gone_on_with_by_other_libraries_or_code_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
