@@ -182,7 +182,7 @@ class SlowTiled(SlowSqueezing):
         return is_reshape and self.only_ones_differ(self.uses[op][0].base, op)
 
     def collapse_copies(self) -> None:
-        """The last of several trivial reshapes makes the only copy; trivial broadcasts make none."""
+        """The last of several trivial reshapes makes the only copy, trivial broadcasts none."""
         for op in filter(self.is_trivial, self.program.order.tolist()):
             (use,), readers = self.uses[op], self.readers(op)
             layout = self.buffers[use.base].layout or row_major(self.rank(use.base))
