@@ -483,19 +483,16 @@ def test_results_that_show_nothing_are_refused(tmp_path: Path) -> None:
 
 def test_another_file_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "search", HALF, HALF, result="another")
+    path = folder / script.VERDICT
     (folder / MODULE).write_bytes((folder / MODULE).read_bytes()[:-1])
-    for damage in ("other bytes", "missing"):
-        if damage == "missing":
-            (folder / MODULE).unlink()
+    for _ in ("other bytes", "missing"):
         done, _ = verify(folder)
         assert done.returncode and MODULE in done.stderr and "Traceback" not in done.stderr
-    path = folder / script.VERDICT
-    found = {
-        **dict.fromkeys(("program", "device", "platform", "jax", "clock"), "made"),
-        "choice": "c", "defect": "", "nanoseconds": [[2.0, 1.0], [2.0, 1.1]],
-    }  # fmt: skip
-    words = ("choose", "--verdict", path)
+        (folder / MODULE).unlink(missing_ok=True)
+    found = dict.fromkeys(("program", "device", "platform", "jax", "clock"), "made")
+    found |= {"choice": "c", "defect": "", "nanoseconds": [[2.0, 1.0], [2.0, 1.1]]}
     path.write_text(json.dumps(found))
+    words = ("choose", "--verdict", path)
     assert "another configuration" in assert_refused(fastslow(*words))
     assert RECORD in assert_refused(fastslow(*words, "--out", tmp_path / "nowhere"))
     path.write_text(json.dumps({**found, "nanoseconds": [[2.0, 1.0], [2.0, -1.1]]}))
