@@ -196,8 +196,11 @@ def test_few_programs_are_abstained_from_in_words(bundle_folder: Path, data: Pat
     assert "6 programs" in sure.reason
 
 
-def test_a_collection_without_a_model_is_refused(bundle_folder: Path, data: Path) -> None:
-    graph = read_graph(data / FILES[LAYOUT], "layout:nlp:random")
+def test_a_collection_without_a_model_is_refused(
+    bundle_folder: Path, data: Path, tmp_path: Path
+) -> None:
+    file = shutil.copy(data / FILES[LAYOUT], tmp_path / "program.npz")
+    graph = read_graph(Path(file), "layout:nlp:random")
     with pytest.raises(InputError, match="for layout"):
         load_bundle(bundle_folder).rank(graph)
 
