@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from solution.analysis.data_check import check_files
-from solution.data.folders import GraphFile, find_files, find_sample_submission
+from solution.data.folders import GraphFile, choose_sample, find_files
 from solution.data.summaries import join_defects
 from solution.domain.collection import COLLECTIONS, SAMPLE_SUBMISSION, SPLITS
 from solution.domain.graph import warn_of_estimates
@@ -67,7 +67,7 @@ def pack(folder: Path, readme: Path, out: Path) -> Release:
             f"{join_defects(defects)}"
         )
     members = {place_of(file): file.path for file in files}
-    sample = find_sample_submission(folder)
+    sample = choose_sample(folder)
     if sample is not None:
         members[SAMPLE_SUBMISSION] = sample
     sums = "".join(f"{checksum(path)}  {name}\n" for name, path in sorted(members.items()))

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.commands import options
-from solution.data.folders import SAMPLE, find_files, find_left_out
-from solution.data.samples import choose_sample, describe_other_samples
+from solution.data.folders import (
+    SAMPLE,
+    choose_sample,
+    describe_other_samples,
+    find_files,
+    find_left_out,
+)
 from solution.domain.collection import NAMES
 from solution.domain.collection import collection as find_collection
 from solution.runs.folder import find_stores

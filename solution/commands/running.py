@@ -18,7 +18,7 @@ from psutil import Process
 from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from solution.commands import options
 from solution.commands.results import finish
-from solution.data.folders import SAMPLE, check_exists
+from solution.data.folders import SAMPLE, check_exists, choose_sample
 from solution.runs.folder import (
     EXPERIMENTS,
     QUICK_LOOK,
@@ -172,7 +172,6 @@ class Division:
         """Return a context manager that yields the store of the prepared data; see open_store.
         Raises InputError if the data's sample submission is not sound, before anything is trained.
         """
-        from solution.data.samples import choose_sample
         from solution.training.opening import open_store
         from submissions.writer import read_sample
 

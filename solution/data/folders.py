@@ -6,6 +6,7 @@ the last parts of the path name the collection, the split and the graph; other p
 """
 
 import csv
+import filecmp
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -163,11 +164,40 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
     )
 
 
-def find_sample_submission(folder: Path) -> Path | None:
-    """Return the competition's sample_submission.csv; None if there is none. It is searched below
-    `folder`, and also in the two folders above if `folder` is called npz or npz_all. A mount may
-    hold samples of other competitions, so the first row must be of a known collection."""
-    return next((path for path in _list_samples(folder) if _is_sample_submission(path)), None)
+def choose_sample(folder: Path) -> Path | None:
+    """Return the competition's sample_submission.csv with the most rows, of several with as many
+    rows the topmost; None if there is none. They are searched below `folder`, and also in the two
+    folders above if `folder` is called npz or npz_all. A mount may hold samples of other
+    competitions, so the first row must be of a known collection."""
+    found = _find_samples(folder)
+    return max(found, key=_count_lines) if found else None
+
+
+def describe_other_samples(folder: Path) -> list[str]:
+    """Return a list with a warning if the data has further sample submissions that differ from the
+    chosen one; else an empty list."""
+    chosen = choose_sample(folder)
+    if chosen is None:
+        return []
+    found = [path for path in _find_samples(folder) if path != chosen]
+    others = [path for path in found if not filecmp.cmp(path, chosen, shallow=False)]
+    if not others:
+        return []
+    return [
+        f"{count(len(others), 'other file')} called {SAMPLE_SUBMISSION} left out: "
+        f"{join_names(others, MAX_SHOWN)}. The rows of a submission are those of {chosen}, which "
+        "has the most or, of several with as many, lies topmost. If another one is right, "
+        "move the wrong ones away."
+    ]
+
+
+def _find_samples(folder: Path) -> list[Path]:
+    return [path for path in _list_samples(folder) if _is_sample_submission(path)]
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(not line.isspace() for line in file)
 
 
 def _list_samples(folder: Path) -> list[Path]:

@@ -31,6 +31,7 @@ LAYOUTS = "node_config_feat"
 MAX_ARRAY_BYTES = 2 << 30
 MAX_LAYOUT_BYTES = 64 << 30
 NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of numpy dtypes
+ADVICE = "Get the file again, or take it out of the folder."
 Member = IO[bytes] | DeflatedMember  # the content of a zip member
 
 
@@ -106,7 +107,6 @@ def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int) -> Codebook
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    advice = "Get the file again, or take it out of the folder."
     try:
         yield
     except FileNotFoundError as error:
@@ -119,14 +119,14 @@ def _naming(path: Path) -> Iterator[None]:
             "workers."
         ) from error
     except InvalidGraphError as error:
-        raise InputError(f"{path}: " + "; ".join(error.defects) + f". {advice}") from error
+        raise InputError(f"{path}: " + "; ".join(error.defects) + f". {ADVICE}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path}: truncated or not an npz file ({error}). {advice}") from error
+        raise InputError(f"{path}: truncated or not an npz file ({error}). {ADVICE}") from error
     except ValueError as error:
-        raise InputError(f"{path}: {error}. {advice}") from error
+        raise InputError(f"{path}: {error}. {ADVICE}") from error
     except Exception as error:  # a flipped bit in a header can cause any exception
         kind = type(error).__name__
-        raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
+        raise InputError(f"{path}: cannot be read ({kind}: {error}). {ADVICE}") from error
 
 
 def _read_header(member: Member, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:

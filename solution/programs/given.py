@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.npz_arrays import array_names, open_arrays, read_array
+from solution.data.npz_arrays import ADVICE, array_names, open_arrays, read_array
 from solution.domain.graph import show_shape
 from solution.programs import arguments
 from solution.programs.program import Program
 from solution.system.errors import InputError
 from solution.system.wording import join_names
 
-READERS_ADVICE = " Get the file again, or take it out of the folder."
 KINDS = "bfiucV"  # numpy's type kinds; bfloat16 and narrower types are stored as raw bytes (V)
 
 
@@ -112,7 +111,7 @@ def _advising(names: list[tuple[str, ...]], shapes: list[Any]) -> Iterator[None]
             for keys, shape in zip(names, shapes, strict=True)
         ]
         what = f"an array for each of {join_names(wanted)}" if wanted else "no array"
-        said = str(error).removesuffix(READERS_ADVICE)
+        said = str(error).removesuffix(f" {ADVICE}")
         raise InputError(f"{said} Write the file with numpy.savez, with {what}.") from error
 
 

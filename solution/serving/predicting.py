@@ -11,7 +11,6 @@ import polars as pl
 from solution.data import folders
 from solution.data.npz import read_graph
 from solution.data.parallel_files import map_files
-from solution.data.samples import choose_sample, describe_other_samples
 from solution.domain.predictions import RANKING_SCHEMA, make_frame
 from solution.serving.bundle import Bundle, load_bundle
 from solution.store.graph_file import read_prepared
@@ -44,8 +43,8 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
         seals, sample = store.seals(), store.sample_submission
         found = [file for path in seals if (file := folders.parse_path(path)) is not None]
     else:
-        found, sample = folders.find_files(data), choose_sample(data)
-        for words in [*folders.find_left_out(data), *describe_other_samples(data)]:
+        found, sample = folders.find_files(data), folders.choose_sample(data)
+        for words in [*folders.find_left_out(data), *folders.describe_other_samples(data)]:
             warn(words)
     files = [file for file in found if file.split == "test"]
     if not files:

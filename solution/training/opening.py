@@ -13,8 +13,14 @@ from typing import Any
 
 from ensembles import DEFAULT_RECIPE, SAMPLE_RECIPE
 from ensembles.recipe import Recipe, find_recipe
-from solution.data.folders import SAMPLE, GraphFile, find_files, find_left_out
-from solution.data.samples import choose_sample, describe_other_samples
+from solution.data.folders import (
+    SAMPLE,
+    GraphFile,
+    choose_sample,
+    describe_other_samples,
+    find_files,
+    find_left_out,
+)
 from solution.data.summaries import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection

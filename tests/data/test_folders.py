@@ -12,13 +12,13 @@ import pytest
 
 from solution.data.folders import (
     GraphFile,
+    choose_sample,
+    describe_other_samples,
     find_files,
     find_left_out,
     find_roots,
-    find_sample_submission,
     identify_file,
 )
-from solution.data.samples import choose_sample, describe_other_samples
 from solution.domain.collection import NAMES, SPLITS
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
@@ -134,7 +134,7 @@ def test_a_sample_is_found_in_below_and_beside(folder: str, place: str, tmp_path
     (tmp_path / folder).mkdir(parents=True)
     [path] = touch(tmp_path / place, "sample_submission.csv")
     path.write_text(SAMPLE_TEXT, encoding="utf-8")
-    assert find_sample_submission(tmp_path / folder) == path
+    assert choose_sample(tmp_path / folder) == path
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_topmost_sample_of_this_competition_is_found(tmp_path: Path, text: s
     top, deep = touch(tmp_path, "sample_submission.csv", "ours/sample_submission.csv")
     top.write_text(text, encoding="utf-8")
     deep.write_text(SAMPLE_TEXT, encoding="utf-8")
-    assert find_sample_submission(tmp_path) == (top if text == SAMPLE_TEXT else deep)
+    assert choose_sample(tmp_path) == (top if text == SAMPLE_TEXT else deep)
 
 
 def test_of_several_samples_the_one_with_most_rows_is_taken_and_the_others_told(
@@ -260,7 +260,7 @@ def test_a_folder_called_like_a_file_many_ways_and_a_long_path_add_nothing(tmp_p
 def test_a_sample_that_was_saved_again_counts(start: str, row: str, tmp_path: Path) -> None:
     (path,) = touch(tmp_path, "sample_submission.csv")
     path.write_text(f"{start}\n{row}\n", encoding="utf-8", newline="")
-    assert find_sample_submission(tmp_path) == path and find_left_out(tmp_path) == []
+    assert choose_sample(tmp_path) == path and find_left_out(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,12 @@ def test_a_sample_that_was_saved_again_counts(start: str, row: str, tmp_path: Pa
 def test_a_file_of_the_samples_name_that_is_none_is_named(text: str, tmp_path: Path) -> None:
     (path,) = touch(tmp_path, "sample_submission.csv")
     path.write_text(text, encoding="utf-8")
-    assert find_sample_submission(tmp_path) is None
+    assert choose_sample(tmp_path) is None
     (words,) = find_left_out(tmp_path)
     assert re.match(rf"1 file called sample_submission.csv left out.*{path}\.$", words)
 
 
-FINDERS = (find_files, find_roots, find_sample_submission)
+FINDERS = (find_files, find_roots, choose_sample)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solution.data.folders import GraphFile, find_files, find_sample_submission
+from solution.data.folders import GraphFile, choose_sample, find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.features import preparation
@@ -37,7 +37,7 @@ def prepare(folder: Path, **options: Any) -> Store:
     """The store of folder/data."""
     data = folder / "data"
     options = {"preparation": Preparation(), **options}
-    sample = find_sample_submission(data)
+    sample = choose_sample(data)
     return prepare_store(find_files(data), folder / "store", sample_submission=sample, **options)
 
 
