@@ -21,7 +21,13 @@ from solution.features.propagation.instructions import (
     REDUCES,
     RESHAPES,
 )
-from solution.features.propagation.orders import UNSET, count_ones, unpack, with_ones_outermost
+from solution.features.propagation.orders import (
+    UNSET,
+    compiled,
+    count_ones,
+    unpack,
+    with_ones_outermost,
+)
 from solution.features.propagation.squeezing import is_filled
 from solution.features.propagation.tiled_copies import is_product
 from solution.features.propagation.worklist import NONE, only_ones_differ, reads_twin
@@ -65,27 +71,25 @@ def keep_clusters(program, given, state):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _could_save(program, state):
     """Return True if any instruction at which a cluster could begin would take less padding."""
     for op in range(program.kind.size):
         if _can_begin(program, state, op):
             wanted = _find_wanted(program, state, op)
             after = _count_padded(program, op, wanted)
-            if wanted != state.buffers[op] and after < _count_padded(
-                program, op, state.buffers[op]
-            ):
+            if after < _count_padded(program, op, state.buffers[op]):
                 return True
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _can_begin(program, state, op):
     is_begin = _is_counted(program, op) or is_filled(program, op)
     return is_begin and state.buffers[op] != UNSET
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_wanted(program, state, op):
     """Return the layout of least padded size."""
     wanted = program.device[op]
@@ -94,13 +98,13 @@ def _find_wanted(program, state, op):
     return wanted
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_counted(program, op):
     """Return True for element-wise instructions of a rank of at least 2."""
     return program.kind[op] == KEEPS and IS_MOVED[program.opcodes[op]] and program.rank[op] > 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count(program, op):
     """Return as how many instructions a member counts. The compiler turns a constant over a square
     root into a product with a reciprocal square root, which is an instruction of its own."""
@@ -116,7 +120,7 @@ def _count(program, op):
     return 1 + (root and filled)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_member(program, state, op):
     """Return True for instructions that can be in a cluster: those that count, broadcasts of
     scalars, and those that only add or drop dimensions of size 1."""
@@ -127,7 +131,7 @@ def _is_member(program, state, op):
     return _is_counted(program, op) or is_filled(program, op) or is_trivial or is_same
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_linked(program, state, use):
     """Return True if a use connects two members of a cluster."""
     base, reader = program.read[use], program.reader[use]
@@ -138,7 +142,7 @@ def _is_linked(program, state, use):
     return not _is_copied(program, state, use) and _are_alike(program, state, base, reader)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _are_alike(program, state, one, other):
     """Return True if two results have the same shape, dimensions of size 1 left out if the compiler
     drops them."""
@@ -150,14 +154,14 @@ def _are_alike(program, state, one, other):
     return is_same
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_copied(program, state, use):
     """Return True if a copy stands before a use."""
     made, read = state.buffers[state.source[use]], state.uses[use]
     return UNSET not in (made, read) and made != read
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _collect(program, state, seen, members, op):
     """Write the cluster of `op` into `members`, and mark it in `seen`; return its size."""
     members[0], seen[op], size, done = op, True, 1, 0
@@ -179,7 +183,7 @@ def _collect(program, state, seen, members, op):
     return size
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh_operands(program, state, op, marked, number):
     """Return the summed weights of what a member reads from outside of its cluster. Each tensor
     counts once; `marked` has the number of the cluster that counted each instruction last."""
@@ -198,7 +202,7 @@ def _weigh_operands(program, state, op, marked, number):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh_readers(program, given, state, op, marked, number):
     """Return the summed weights of a member's readers outside of its cluster. Each counts once, and
     equal broadcasts of a tensor are one instruction: they are marked at the tensor's place in
@@ -224,7 +228,7 @@ def _weigh_readers(program, given, state, op, marked, number):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_root(program, state, op):
     """Return the instruction whose result `op` is but for dimensions of size 1."""
     while state.squeezed[op] and not _is_counted(program, op):
@@ -235,7 +239,7 @@ def _find_root(program, state, op):
     return op
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh_reader(program, state, op, reader):
     """Return the weight of a reader of `op`. In front of a request for a tensor that loses its
     dimensions of size 1 stands a reshape, which gives them back."""
@@ -248,13 +252,13 @@ def _weigh_reader(program, state, op, reader):
     return weight if weight == HEAVY or is_plain else LAST
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh(program, op):
     """Return the weight of an instruction that a member reads, or of a reader if it is heavy."""
     return HEAVY if is_product(program, op) or program.kind[op] == RESHAPES else PLAIN
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_padded(program, op, layout):
     """Return the elements of a result in a layout, padded to whole tiles of 8 x 128."""
     total, sizes = 1, program.sizes[op]

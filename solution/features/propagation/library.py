@@ -42,7 +42,11 @@ from solution.features.layout.tensors import KEEPING
 from solution.features.operations import NONE, find_operands
 from solution.features.propagation.canonical import UNSET, make_row_major, reads_across
 from solution.features.propagation.instructions import KEEPS, TRANSPOSES, Instructions
-from solution.features.propagation.orders import row_major, transposed
+from solution.features.propagation.orders import (
+    compiled,
+    row_major,
+    transposed,
+)
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.states import COPY, MADE, list_windows
 
@@ -257,7 +261,7 @@ def _join(reads, row_major, apart, split, numbers, joined):
                 joined[row, op] = POOLING if split[row, owner[op]] else reads.ability[owner[op]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _grow(reads, row_major, apart, states, owner, outside, queue, first):
     """Grow the fusion at `first`: add operands breadth first, then the only reader of the result
     with its operands, and so on."""
@@ -277,7 +281,7 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
             last = NOBODY
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _may_join(reads, row_major, apart, states, owner, op):
     """Return True if `op` may join a fusion: it is in no fusion yet, the library can compute it,
     its result is row-major, and its state is not `apart` (see _join)."""
@@ -285,7 +289,7 @@ def _may_join(reads, row_major, apart, states, owner, op):
     return able and row_major[states[op]] and not apart[states[op]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add(reads, owner, outside, queue, end, size, first, op):
     """Add `op` to the fusion that starts at `first`, and the operands of `op` to the queue. Return
     the new `size` of the fusion, which counts operands from outside, and the queue's new `end`."""
@@ -304,7 +308,7 @@ def _add(reads, owner, outside, queue, end, size, first, op):
     return size, end
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_apart(reads, apart, states, use):
     """Return True if a use reads a copy, or if a custom call requests the operand's layout."""
     before, behind = reads.program.before[use], reads.program.behind[reads.program.read[use]]
@@ -315,7 +319,7 @@ def _is_apart(reads, apart, states, use):
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_read_inside(reads, apart, states, owner, first, op):
     """Return True if all readers of `op` are in the fusion and none reads it through a copy or a
     requested layout."""
@@ -329,7 +333,7 @@ def _is_read_inside(reads, apart, states, owner, first, op):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_reader(reads, apart, states, op):
     """Return the only reader of `op`; NOBODY if there are several, or if the reader reads `op`
     through a copy or a requested layout."""

@@ -6,8 +6,7 @@ Source: how a layout changes at a transpose, broadcast or reshape is XLA's
 
 import numpy as np
 from numba import njit
-
-from solution.domain.vocabulary import MAX_RANK
+from numba.core.options import DefaultOptions
 
 UNSET = -1
 BITS, MASK = 3, 7
@@ -15,8 +14,16 @@ BITS, MASK = 3, 7
 # the two minor dimensions change places. SCATTERED: any other copy.
 ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 
+# Compiles a function that creates no array, and lets numba count no references to arrays. Programs
+# and states are records of some forty arrays: numba counts a reference to each of them at every
+# call, which takes ten times as long as what the functions do. The option is not documented, so it
+# is set only if this numba has it.
+compiled = njit(
+    cache=True, nogil=True, **({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {})
+)
 
-@njit(cache=True, nogil=True)
+
+@compiled
 def pack(dimensions, rank):
     """Return a layout as one integer; `dimensions` lists its dimensions minor to major."""
     number = np.int64(0)
@@ -25,13 +32,13 @@ def pack(dimensions, rank):
     return number
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def unpack(number, slot):
     """Return the dimension at position `slot`; position 0 is the contiguous dimension."""
     return (number >> (BITS * slot)) & MASK
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def row_major(rank):
     """Return the packed row-major layout of a tensor: its last dimension is contiguous."""
     number = 0
@@ -40,7 +47,7 @@ def row_major(rank):
     return number
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def transposed(number, order, rank):
     """Return the layout of a transpose's result if its operand has the layout `number`. `order`:
     (6,) the operand's dimension for each dimension of the result."""
@@ -53,7 +60,7 @@ def transposed(number, order, rank):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def untransposed(number, order, rank):
     """Return the layout of a transpose's operand if its result has the layout `number`. `order`: as
     in the function transposed."""
@@ -63,7 +70,7 @@ def untransposed(number, order, rank):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def filtered(number, kept, count, rank):
     """Return the layout of a broadcast's operand if its result has the layout `number`. `kept`:
     (count,) the result's dimension for each dimension of the operand."""
@@ -77,7 +84,7 @@ def filtered(number, kept, count, rank):
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def without_ones(number, sizes, rank):
     """Return the layout without dimensions of size 1, and the number of dimensions left. Dimensions
     are not renumbered."""
@@ -90,7 +97,7 @@ def without_ones(number, sizes, rank):
     return result, filled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_ones(sizes, rank):
     """Return the number of dimensions of size 1."""
     count = 0
@@ -99,18 +106,26 @@ def count_ones(sizes, rank):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def with_ones_outermost(number, sizes, rank):
     """Return the layout in which dimensions of size 1 are the most major ones, row-major."""
     result, filled = without_ones(number, sizes, rank)
-    for dimension in range(rank - 1, -1, -1):
-        if sizes[dimension] == 1:
-            result |= dimension << (BITS * filled)
-            filled += 1
+    result, _ = _append_ones(result, filled, sizes, rank)
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled
+def _append_ones(number, filled, sizes, rank):
+    """Add the dimensions of size 1, row-major, behind the first `filled` dimensions of a layout;
+    return the layout and the number of its dimensions."""
+    for dimension in range(rank - 1, -1, -1):
+        if sizes[dimension] == 1:
+            number |= dimension << (BITS * filled)
+            filled += 1
+    return number, filled
+
+
+@compiled
 def compare(one, other, sizes, rank):
     """Return the kind of a copy between two layouts; ALIKE if no copy is needed."""
     if one == other:
@@ -126,7 +141,7 @@ def compare(one, other, sizes, rank):
     return SWAPPED if is_swap and (count == 2 or first >> rest == second >> rest) else SCATTERED
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def compare_tiled(one, other, sizes, rank):
     """Return the kind of a copy between two layouts if the two minor dimensions are tiled. Then a
     dimension of size 1 is padded if it is a minor dimension, so its position matters there."""
@@ -142,89 +157,57 @@ def compare_tiled(one, other, sizes, rank):
     return SWAPPED if is_swap else SCATTERED
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _tiled(number, slot, sizes):
     """Return the dimension at position `slot`; MASK for every dimension of size 1."""
     dimension = unpack(number, slot)
     return dimension if sizes[dimension] != 1 else MASK
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def aligned(number, sizes, rank, new_sizes, new_rank):
     """Return the layout of one side of a reshape (`new_sizes`) that makes the reshape a bitcast if
     the other side (`sizes`) has the layout `number`; UNSET if there is none. Dimensions of size 1
     become outermost, as in XLA."""
     known, count = without_ones(number, sizes, rank)
-    start, part_of = np.zeros((2, MAX_RANK + 1), np.int64), np.zeros(MAX_RANK, np.int64)
-    old, new = np.zeros(MAX_RANK, np.int64), np.zeros(MAX_RANK, np.int64)
-    old_count = list_dimensions(sizes, rank, old)
-    new_count = list_dimensions(new_sizes, new_rank, new)
-    parts = _divide(sizes, old, old_count, new_sizes, new, new_count, start)
-    if parts < 0 or not _keeps_parts(known, count, old, start, parts, part_of):
-        return UNSET
     result, filled, slot = 0, 0, 0
-    # from minor to major, replace each group's old dimensions by its new ones
+    # From minor to major, replace each group's dimensions by its new ones. They must be adjacent in
+    # memory and in order.
     while slot < count:
-        part = part_of[unpack(known, slot)]
-        for k in range(start[1, part + 1] - 1, start[1, part] - 1, -1):
-            result |= new[k] << (BITS * filled)
-            filled += 1
-        slot += start[0, part + 1] - start[0, part]
-    for dimension in range(new_rank - 1, -1, -1):
-        if new_sizes[dimension] == 1:
-            result |= dimension << (BITS * filled)
-            filled += 1
-    return result
+        begin, end, new_begin, new_end = _find_group(
+            sizes, rank, new_sizes, new_rank, unpack(known, slot)
+        )
+        for dimension in range(end - 1, begin - 1, -1):
+            if sizes[dimension] != 1:
+                if slot == count or unpack(known, slot) != dimension:
+                    return UNSET
+                slot += 1
+        if begin == end:
+            return UNSET
+        for dimension in range(new_end - 1, new_begin - 1, -1):
+            if new_sizes[dimension] != 1:
+                result |= dimension << (BITS * filled)
+                filled += 1
+    result, filled = _append_ones(result, filled, new_sizes, new_rank)
+    return result if filled == new_rank else UNSET
 
 
-@njit(cache=True, nogil=True)
-def list_dimensions(sizes, rank, found):
-    """Write the dimensions whose size is not 1 into `found`; return their number."""
-    count = 0
-    for dimension in range(rank):
-        if sizes[dimension] != 1:
-            found[count] = dimension
-            count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
+@compiled
+def _find_group(sizes, rank, new_sizes, new_rank, dimension):
     """Divide the dimensions of a reshape's two sides into the smallest groups of equal size. Return
-    the number of groups, or -1 if the sides differ in size. Write into `start` (2, MAX_RANK + 1)
-    where each group begins in `old` and in `new`, the dimensions of a size other than 1."""
-    parts, i, j = 0, 0, 0
-    while i < old_count or j < new_count:
-        start[0, parts], start[1, parts] = i, j
-        left, right = np.int64(1), np.int64(1)
-        while i == start[0, parts] or left != right:
-            if left <= right and i < old_count:
-                left *= sizes[old[i]]
-                i += 1
-            elif left > right and j < new_count:
-                right *= new_sizes[new[j]]
-                j += 1
+    where the group of `dimension` begins and ends on both sides: (begin, end, new begin, new end);
+    four zeros if the sides differ in size."""
+    end, new_end = 0, 0
+    while end <= dimension:
+        begin, new_begin, left, right = end, new_end, 1, 1
+        # a group has at least one dimension of a size other than 1
+        while left == 1 or left != right:
+            if left <= right and end < rank:
+                left *= sizes[end]
+                end += 1
+            elif left > right and new_end < new_rank:
+                right *= new_sizes[new_end]
+                new_end += 1
             else:
-                return -1
-        parts += 1
-    start[0, parts], start[1, parts] = i, j
-    return parts
-
-
-@njit(cache=True, nogil=True)
-def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if the dimensions of each group (see _divide) are adjacent in memory and in
-    order; write the group of each dimension into `part_of`."""
-    for part in range(parts):
-        slot = -1
-        for k in range(start[0, part], start[0, part + 1]):
-            part_of[old[k]] = part
-            if slot == -1:
-                for other in range(count):
-                    if unpack(known, other) == old[k]:
-                        slot = other
-            else:
-                slot -= 1
-                if slot < 0 or unpack(known, slot) != old[k]:
-                    return False
-    return True
+                return 0, 0, 0, 0
+    return begin, end, new_begin, new_end

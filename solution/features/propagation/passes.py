@@ -20,8 +20,6 @@ Some tensors lose their dimensions of size 1 before (solution.features.propagati
 copies the layouts need: see solution.features.propagation.tiled_copies.
 """
 
-from numba import njit
-
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.propagation.instructions import (
     BROADCASTS,
@@ -36,6 +34,7 @@ from solution.features.propagation.orders import (
     BITS,
     UNSET,
     compare,
+    compiled,
     transposed,
     unpack,
 )
@@ -61,7 +60,7 @@ LAST_GROUPED = 2
 DOT = OPCODE_IDS["dot"]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_pass(program, given, feeds, state, turn):
     """Run pass number `turn` (from 0): write the layout of every result and use into `state`.
 
@@ -85,7 +84,7 @@ def run_pass(program, given, feeds, state, turn):
     fill_unconstrained(program, given, state)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def propagate_requests(program, given, known):
     """Propagate requested layouts of results forward; write them into `given` for the custom calls
     that belong to no configurable node.
@@ -112,7 +111,7 @@ def propagate_requests(program, given, known):
                 given[call] = known[op]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _request_boundary(program, state):
     """Constrain parameters and results to the layouts that they have at the program's boundary."""
     last = program.kind.size - 1
@@ -123,7 +122,7 @@ def _request_boundary(program, state):
         set_use(program, state, use, program.device[program.read[use]], MANDATORY, URGENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _request_kept(program, state, kind):
     """Constrain the instructions of a kind to the layouts that earlier passes kept for them
     (kept_buffers, kept_uses), beginning with the program's last instruction. Clusters begin at
@@ -139,7 +138,7 @@ def _request_kept(program, state, kind):
             set_buffer(program, state, op, state.kept_buffers[op], MANDATORY, URGENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _request_products(program, feeds, state, turn):
     """Constrain dots and convolutions, beginning with the program's last one. In passes before
     LAST_GROUPED, skip dots that only another dot reads (`feeds`). `turn`: the number of the pass,
@@ -156,7 +155,7 @@ def _request_products(program, feeds, state, turn):
                 set_use(program, state, use, program.wanted[use], MANDATORY, 0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def feeds_dot(program, given, op):
     """Return True if `op` is a dot that only another dot reads, perhaps through element-wise
     instructions and transposes."""
@@ -172,7 +171,7 @@ def feeds_dot(program, given, op):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_reshapes(program, state):
     """Choose and keep layouts for reshapes that move data, to be requested in the next passes.
     Return True if a reshape without kept layouts got some."""
@@ -187,7 +186,7 @@ def keep_reshapes(program, state):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_reductions(program, state):
     """Choose and keep layouts for reductions that reorder dimensions, to be requested in the next
     passes. Return True if a reduction without kept layouts got some."""
@@ -211,7 +210,7 @@ def keep_reductions(program, state):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _reduced(layout, summed, rank):
     """Return a reduction's layout and rank if its operand has `layout`: the dimensions `summed`
     (6,) are dropped, and the others renumbered."""

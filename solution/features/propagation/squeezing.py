@@ -6,8 +6,6 @@ shape of their operand, become tensors of a lower rank. A requested layout stops
 stays in front of the custom call, and what reads the custom call keeps its shape.
 """
 
-from numba import njit
-
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.propagation.calls import IS_ELEMENTWISE
 from solution.features.propagation.instructions import (
@@ -17,13 +15,17 @@ from solution.features.propagation.instructions import (
     REDUCES,
     RESHAPES,
 )
-from solution.features.propagation.orders import UNSET, count_ones
+from solution.features.propagation.orders import (
+    UNSET,
+    compiled,
+    count_ones,
+)
 from solution.features.propagation.worklist import NONE, only_ones_differ
 
 BROADCAST, CONSTANT = OPCODE_IDS["broadcast"], OPCODE_IDS["constant"]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_squeezed(program, given, squeezed):
     """Write into `squeezed` (instructions,) bool whether the compiler drops the dimensions of size
     1 of each result. `given`: (instructions,) the layout that each custom call requests, or UNSET.
@@ -42,7 +44,7 @@ def find_squeezed(program, given, squeezed):
             squeezed[op] = _are_readers_squeezed(program, squeezed, op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _only_adds_ones(program, given, squeezed, op):
     """Return True if `op` only adds or drops dimensions of size 1, no layout of its operand or
     result is requested, and its operand is squeezed, has no such dimensions, or has a rank below 2:
@@ -61,7 +63,7 @@ def _only_adds_ones(program, given, squeezed, op):
     return squeezed[base] or rank < 2 or count_ones(program.sizes[base], rank) == 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _reads_squeezed(program, given, squeezed, op):
     """Return True if an element-wise instruction reads a squeezed tensor, and no others but
     constants and broadcasts of scalars."""
@@ -76,7 +78,7 @@ def _reads_squeezed(program, given, squeezed, op):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_filled(program, op):
     """Return True for constants and broadcasts of scalars."""
     if program.opcodes[op] == CONSTANT:
@@ -86,7 +88,7 @@ def is_filled(program, op):
     return program.rank[program.read[program.main[op, 0]]] == 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _are_readers_squeezed(program, squeezed, op):
     """Return True if all readers of a result, not counting custom calls, are squeezed."""
     found = False
@@ -99,6 +101,6 @@ def _are_readers_squeezed(program, squeezed, op):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_asked(given, call):
     return call != NONE and given[call] != UNSET

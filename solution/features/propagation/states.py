@@ -25,6 +25,7 @@ from solution.features.propagation.orders import (
     UNSET,
     aligned,
     compare,
+    compiled,
     pack,
     row_major,
     transposed,
@@ -102,7 +103,7 @@ def grow(states: States) -> States:
     return grown
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def number_states(program, stored, entries, loaded, states, numbers):
     """Write the number of each point's state (see Points) into `numbers` (configs, instructions +
     uses) int32. Stop if the table may be too small for the next configuration; return the number
@@ -135,7 +136,7 @@ def number_states(program, stored, entries, loaded, states, numbers):
     return len(entries)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _load(stored, piece, entry, loaded):
     """Copy entry number `entry` of a piece's layouts into the layouts of the whole program."""
     uses = loaded.uses.size
@@ -154,7 +155,7 @@ def _load(stored, piece, entry, loaded):
         loaded.marks[use] = stored.use_marks[start + k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find(states, point, made, first, second, copy):
     """Return the number of the state of `point` with these layouts and this kind of copy; add the
     state if it is new."""
@@ -177,7 +178,7 @@ def _find(states, point, made, first, second, copy):
     return number
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark_copies(program, free, state, marks):
     """Write into `marks` (uses + instructions,) the kind of copy of each use, then of each reshape
     and transpose, as on a CPU. `free`: (instructions,) True if a result needs no copy."""
@@ -197,7 +198,7 @@ def mark_copies(program, free, state, marks):
             marks[state.uses.size + op] = _compare_sides(program, state, op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_copied_before(program, state, use):
     """Return True if an earlier use of the same tensor reads it in the same layout."""
     base = program.read[use]
@@ -210,7 +211,7 @@ def _is_copied_before(program, state, use):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _compare_sides(program, state, op):
     """Return the kind of copy (ALIKE ... SCATTERED) of a reshape or transpose; ALIKE: a bitcast."""
     use = program.use_starts[op]
@@ -242,7 +243,7 @@ def pack_given(rows, ranks, packed):
             packed[pair, tensor] = _pack_one(rows[pair, tensor], ranks[pair, tensor], order)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pack_one(row, rank, order):
     count, seen = 0, 0
     for slot in range(row.size):

@@ -27,6 +27,7 @@ from solution.features.propagation.orders import (
     aligned,
     compare,
     compare_tiled,
+    compiled,
     transposed,
     unpack,
     untransposed,
@@ -46,7 +47,7 @@ def finish(program, state):
     state.source[:] = program.read  # no use reads through a custom call any more
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _collapse_copies(program, state):
     """Collapse the copies between reshapes that only add or drop dimensions of size 1: such a
     reshape reads its operand as it was written, and only the last one of several makes a copy, into
@@ -73,7 +74,7 @@ def _collapse_copies(program, state):
                 state.buffers[op] = wanted if wanted != UNSET else state.buffers[op]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_trivial(program, state, op):
     """Return True for reshapes that only add or drop dimensions of size 1, and broadcasts into the
     shape of their operand, whose neighbours keep their dimensions."""
@@ -85,7 +86,7 @@ def _is_trivial(program, state, op):
     return kind == RESHAPES and only_ones_differ(program, program.read[use], op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_only_reader(program, op):
     """Return the only reader of a result, not counting custom calls; NONE if there are several."""
     found = NONE
@@ -98,7 +99,7 @@ def _find_only_reader(program, op):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _merge_copies(program, state):
     """Merge the two copies before and behind a transpose, or a reshape that moves no data, into one
     copy before it. All readers of the result, not counting custom calls, must read one layout. If
@@ -141,21 +142,15 @@ def _merge_copies(program, state):
             state.buffers[behind] = behind_wanted
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_transpose(program, op):
     """Return the transpose that is the only reader of a result, not counting custom calls; NONE if
     there is no such transpose."""
-    found = NONE
-    for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
-        reader = program.reader[program.reading[k]]
-        if program.kind[reader] != ASKS:
-            if found != NONE or program.kind[reader] != TRANSPOSES:
-                return NONE
-            found = reader
-    return found
+    reader = _find_only_reader(program, op)
+    return reader if reader != NONE and program.kind[reader] == TRANSPOSES else NONE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_read(program, state, op):
     """Return the layout in which all readers, not counting custom calls, read a result; UNSET if
     the layouts differ or are not known."""
@@ -170,7 +165,7 @@ def _find_read(program, state, op):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fuse_copies(program, state):
     """Remove copies behind dots, convolutions and reshapes that move data: let these instructions
     write the layout of the copy.
@@ -196,7 +191,7 @@ def _fuse_copies(program, state):
             state.buffers[op] = read
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _can_write(program, state, op, use):
     """Return True if a dot or convolution can write the layout in which `use` reads its result.
 
@@ -214,7 +209,7 @@ def _can_write(program, state, op, use):
     return kind != RESHAPES or program.rank[op] == 2 or is_bitcast(program, state, reader, use)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark_tiled_copies(program, free, state, marks):
     """Write into `marks` the kind of copy of each use, then of each reshape and transpose.
 
@@ -234,7 +229,7 @@ def mark_tiled_copies(program, free, state, marks):
             marks[state.uses.size + op] = _compare_sides(program, state, op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _compare_use(program, state, use):
     """Return the kind of copy that stands before a use; ALIKE if there is no copy.
 
@@ -251,7 +246,7 @@ def _compare_use(program, state, use):
     return ALIKE if copy == SWAPPED and is_product(program, reader) else copy
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_copied_before(program, state, marks, use):
     """Return True if an earlier use of the same tensor is copied into the same layout."""
     base = program.read[use]
@@ -264,7 +259,7 @@ def _is_copied_before(program, state, marks, use):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _compare_sides(program, state, op):
     """Return the kind of copy that a reshape or transpose makes; ALIKE if it moves no data."""
     use = program.use_starts[op]
@@ -290,7 +285,7 @@ def _compare_sides(program, state, op):
     return kind if kind != ALIKE else SCATTERED
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_bitcast(program, state, op, use):
     """Return True if a reshape moves no data although both of its sides are stored in tiles."""
     base, read, made = program.read[use], state.uses[use], state.buffers[op]
@@ -311,12 +306,12 @@ def is_bitcast(program, state, op, use):
     return _fills_tiles(rows) and _fills_tiles(made_rows)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fills_tiles(rows):
     return rows % SUBLANES == 0 or rows == 2 or rows == 4
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_product(program, op):
     """Return True for dots and convolutions, False for their custom calls."""
     opcode = program.opcodes[op]

@@ -16,7 +16,6 @@ backends do not negotiate layouts, so a second optional constraint on a tensor i
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from solution.features.propagation.instructions import (
     ASKS,
@@ -33,6 +32,7 @@ from solution.features.propagation.orders import (
     UNSET,
     aligned,
     compare_tiled,
+    compiled,
     count_ones,
     filtered,
     row_major,
@@ -74,7 +74,7 @@ class State(NamedTuple):
     squeezed: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def set_buffer(program, state, op, layout, mandatory, urgent):
     """Constrain the layout of the result of `op` and add the constraint to the worklist, unless the
     rank is below 2, or the constraint is optional and contradicts an earlier one."""
@@ -93,7 +93,7 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
         _add(state, op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def set_use(program, state, use, layout, mandatory, urgent):
     """Constrain the layout in which a use reads its operand and add the constraint to the worklist,
     unless the rank is below 2, or the constraint is optional and the use already has one."""
@@ -108,14 +108,14 @@ def set_use(program, state, use, layout, mandatory, urgent):
         _add(state, state.buffers.size + use)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add(state, item):
     if state.ends[ADDED] < state.added.size:
         state.added[state.ends[ADDED]] = item
         state.ends[ADDED] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def assign(program, given, state):
     """Write the layout of every result and use into `state`, as a CPU's compiler assigns them.
     `given` (instructions,) is the layout that each custom call requests, or UNSET."""
@@ -128,13 +128,13 @@ def assign(program, given, state):
     fill_unconstrained(program, given, state)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reset(state):
     """Remove all constraints."""
     state.buffers[:], state.uses[:], state.marks[:], state.ends[:] = UNSET, UNSET, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_unconstrained(program, given, state):
     """Make every result without a constraint row-major, and propagate these layouts."""
     for op in program.order:
@@ -144,7 +144,7 @@ def fill_unconstrained(program, given, state):
             propagate_all(program, state)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_sources(program, given, source):
     """Write into `source` (uses,) the instruction that each use reads: a custom call between
     producer and reader if it requests a layout, else the producer."""
@@ -158,7 +158,7 @@ def find_sources(program, given, source):
             source[use] = before
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _request_fixed(program, state):
     """Constrain parameters to their layouts in the module, and results to row-major."""
     last = program.kind.size - 1
@@ -168,7 +168,7 @@ def _request_fixed(program, state):
     _request_row_major_operands(program, state, last)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _request_row_major_operands(program, state, op):
     """Constrain every operand of an instruction to be row-major."""
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
@@ -176,7 +176,7 @@ def _request_row_major_operands(program, state, op):
         set_use(program, state, use, row_major(rank), MANDATORY, URGENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _request_row_major(program, given, state):
     """Constrain operands to row-major, and results to `program.fixed`. If a dot's operands are
     swapped, constrain its result, and the transpose's use of it, to `program.turned`."""
@@ -196,7 +196,7 @@ def _request_row_major(program, given, state):
             _request_row_major_operands(program, state, op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_turned(program, given, op):
     """Return True if the compiler swaps a dot's operands, so that the dot writes its result
     transposed: only a transpose reads the result, and no custom call requests its layout."""
@@ -204,7 +204,7 @@ def _is_turned(program, given, op):
     return program.turned[op] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def request_configuration(program, given, state):
     """Add the configuration's layouts as mandatory constraints on custom calls, beginning with the
     program's first one."""
@@ -214,7 +214,7 @@ def request_configuration(program, given, state):
             set_use(program, state, program.use_starts[op], given[op], MANDATORY, URGENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def propagate_all(program, state):
     """Propagate pending constraints until none is left: the urgent stack, then the queue."""
     ends, waiting = state.ends, state.waiting
@@ -238,7 +238,7 @@ def propagate_all(program, state):
         _enqueue(state)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _enqueue(state):
     """Push new constraints on the stack if they are urgent, else append them to the queue."""
     ends, waiting = state.ends, state.waiting
@@ -254,17 +254,15 @@ def _enqueue(state):
     ends[ADDED] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _propagate_use(program, state, use):
     """Propagate the layout of a use to the buffer that it reads. Then propagate it through the
     reader, whose kind decides: to other operands and the result, to the result only, or not.
     Reductions and broadcasts that only drop or add dimensions of size 1 do it as reshapes do."""
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[op]
-    # calls are slow, as each passes some thirty arrays: ask only where the answer may be yes
-    is_cut = state.squeezed[op] and reads_twin(program, state, use)
-    is_cut |= kind == ASKS and state.squeezed[base] and _is_border(program, state, use)
-    if not is_cut:
+    is_border = kind == ASKS and state.squeezed[base] and _is_border(program, state, use)
+    if not is_border and not reads_twin(program, state, use):
         set_buffer(program, state, state.source[use], layout, 0, URGENT)
     if state.squeezed[op] and kind in (REDUCES, BROADCASTS):
         kind = RESHAPES
@@ -281,7 +279,7 @@ def _propagate_use(program, state, use):
         set_buffer(program, state, op, made, MANDATORY, URGENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_border(program, state, use):
     """Return True if a custom call reads a squeezed tensor in a layout that no reshape in front of
     the call could give it without moving data."""
@@ -291,7 +289,7 @@ def _is_border(program, state, use):
     return compare_tiled(squeezed, layout, sizes, rank) != ALIKE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reads_twin(program, state, use):
     """Return True if a squeezed instruction reads a constant or a broadcast scalar that others read
     as well: the compiler makes a second one without dimensions of size 1, so layouts do not pass
@@ -302,7 +300,7 @@ def reads_twin(program, state, use):
     return count_ones(program.sizes[base], program.rank[base]) > 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _propagate_to_others(program, state, use):
     """Propagate the layout of a use through the instruction that reads: to its other operands and
     its result, if they have the rank of the operand that is read."""
@@ -315,7 +313,7 @@ def _propagate_to_others(program, state, use):
         set_buffer(program, state, op, layout, MANDATORY, URGENT)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_largest(program, use):
     """Return True if no operand of the concatenation is longer than the operand of `use` along the
     concatenated dimension."""
@@ -329,14 +327,14 @@ def _is_largest(program, use):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _are_vectors(program, one, other):
     """Return True if the results of both instructions have a single dimension of a size other than
     1. Then a reshape between them propagates no layout."""
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_dimensions(program, op):
     count = 0
     for dimension in range(program.rank[op]):
@@ -344,7 +342,7 @@ def _count_dimensions(program, op):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def only_ones_differ(program, one, other):
     """Return True if the shapes of two instructions differ in dimensions of size 1 only."""
     k = 0
@@ -361,7 +359,7 @@ def only_ones_differ(program, one, other):
     return k == program.rank[other]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _propagate_buffer(program, state, op):
     """Propagate a result's layout to its instruction's operands, then (optional) to its readers."""
     layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
@@ -389,7 +387,7 @@ def _propagate_buffer(program, state, op):
     _propagate_to_readers(program, state, op)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _propagate_to_readers(program, state, op):
     if program.flags[0]:
         return  # every operand has a constraint already, see _request_row_major
@@ -399,5 +397,5 @@ def _propagate_to_readers(program, state, op):
         reader = program.reader[use]
         if state.source[use] != op or program.kind[reader] == GIVES:
             continue
-        if not (state.squeezed[reader] and reads_twin(program, state, use)):
+        if not reads_twin(program, state, use):
             set_use(program, state, use, state.buffers[op], 0, URGENT)
