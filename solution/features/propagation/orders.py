@@ -14,13 +14,13 @@ BITS, MASK = 3, 7
 # the two minor dimensions change places. SCATTERED: any other copy.
 ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 
-# Compiles a function that creates no array, and lets numba count no references to arrays. Programs
-# and states are records of some forty arrays: numba counts a reference to each of them at every
-# call, which takes ten times as long as what the functions do. The option is not documented, so it
+# Compiles a function that creates no array and that compiled functions call, not Python: there it
+# would crash. Programs and states are records of some forty arrays. To count references to each of
+# them at every call takes numba ten times as long as what the functions do, and to compile what
+# Python would call takes a third of the time of compiling. The option _nrt is not documented, so it
 # is set only if this numba has it.
-compiled = njit(
-    cache=True, nogil=True, **({"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {})
-)
+UNCOUNTED = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+compiled = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **UNCOUNTED)
 
 
 @compiled

@@ -42,6 +42,7 @@ from solution.features.propagation.squeezing import find_squeezed
 from solution.features.propagation.tiled_copies import is_bitcast, is_product
 from solution.features.propagation.worklist import (
     MANDATORY,
+    NO_FLAG,
     NONE,
     URGENT,
     fill_unconstrained,
@@ -58,6 +59,10 @@ MOST_PASSES = 5
 # first pass, counted from 0, in which dots that only another dot reads request layouts as well
 LAST_GROUPED = 2
 DOT = OPCODE_IDS["dot"]
+# Kinds of instructions that request kept layouts, before and after dots and convolutions do.
+# Clusters begin at element-wise instructions (KEEPS), broadcasts of scalars, and constants
+# (CHANGES).
+KEPT_FIRST, KEPT_LAST = (RESHAPES, REDUCES), (KEEPS, BROADCASTS, CHANGES)
 
 
 @compiled
@@ -73,12 +78,11 @@ def run_pass(program, given, feeds, state, turn):
     find_sources(program, given, state.source)
     find_squeezed(program, given, state.squeezed)
     _request_boundary(program, state)
-    _request_kept(program, state, RESHAPES)
-    _request_kept(program, state, REDUCES)
+    for kind in KEPT_FIRST:
+        _request_kept(program, state, kind)
     _request_products(program, feeds, state, turn)
-    _request_kept(program, state, KEEPS)
-    _request_kept(program, state, BROADCASTS)
-    _request_kept(program, state, CHANGES)
+    for kind in KEPT_LAST:
+        _request_kept(program, state, kind)
     request_configuration(program, given, state)
     propagate_all(program, state)
     fill_unconstrained(program, given, state)
@@ -125,15 +129,14 @@ def _request_boundary(program, state):
 @compiled
 def _request_kept(program, state, kind):
     """Constrain the instructions of a kind to the layouts that earlier passes kept for them
-    (kept_buffers, kept_uses), beginning with the program's last instruction. Clusters begin at
-    element-wise instructions (KEEPS), broadcasts of scalars, and constants (CHANGES)."""
+    (kept_buffers, kept_uses), beginning with the program's last instruction."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if program.kind[op] == kind and state.kept_buffers[op] != UNSET:
             for use in range(program.use_starts[op], program.use_starts[op + 1]):
                 if state.kept_uses[use] != UNSET:
                     is_trivial = only_ones_differ(program, program.read[use], op)
-                    urgent = URGENT if kind == RESHAPES and is_trivial else 0
+                    urgent = URGENT if kind == RESHAPES and is_trivial else NO_FLAG
                     set_use(program, state, use, state.kept_uses[use], MANDATORY, urgent)
             set_buffer(program, state, op, state.kept_buffers[op], MANDATORY, URGENT)
 
@@ -152,7 +155,7 @@ def _request_products(program, feeds, state, turn):
         set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
         for use in range(program.use_starts[op], program.use_starts[op + 1]):
             if program.wanted[use] != UNSET:
-                set_use(program, state, use, program.wanted[use], MANDATORY, 0)
+                set_use(program, state, use, program.wanted[use], MANDATORY, NO_FLAG)
 
 
 @compiled

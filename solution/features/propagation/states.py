@@ -103,7 +103,7 @@ def grow(states: States) -> States:
     return grown
 
 
-@compiled
+@njit(cache=True, nogil=True)
 def number_states(program, stored, entries, loaded, states, numbers):
     """Write the number of each point's state (see Points) into `numbers` (configs, instructions +
     uses) int32. Stop if the table may be too small for the next configuration; return the number

@@ -41,8 +41,9 @@ from solution.features.propagation.orders import (
     with_ones_outermost,
 )
 
-# flags of a constraint. MANDATORY: it replaces an earlier one. URGENT: it is propagated first.
-MANDATORY, URGENT = 1, 2
+# Flags of a constraint. MANDATORY: it replaces an earlier one. URGENT: it is propagated first.
+# They are numbers of numpy, as numba compiles a function anew for each constant of Python.
+NO_FLAG, MANDATORY, URGENT = np.arange(3)
 # Indices into State.ends, whose comment says what each entry counts.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
@@ -140,7 +141,7 @@ def fill_unconstrained(program, given, state):
     for op in program.order:
         takes_part = program.kind[op] != ASKS or given[op] != UNSET
         if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
-            set_buffer(program, state, op, row_major(program.rank[op]), 0, URGENT)
+            set_buffer(program, state, op, row_major(program.rank[op]), NO_FLAG, URGENT)
             propagate_all(program, state)
 
 
@@ -263,7 +264,7 @@ def _propagate_use(program, state, use):
     rank, kind = program.rank[base], program.kind[op]
     is_border = kind == ASKS and state.squeezed[base] and _is_border(program, state, use)
     if not is_border and not reads_twin(program, state, use):
-        set_buffer(program, state, state.source[use], layout, 0, URGENT)
+        set_buffer(program, state, state.source[use], layout, NO_FLAG, URGENT)
     if state.squeezed[op] and kind in (REDUCES, BROADCASTS):
         kind = RESHAPES
     if kind in (KEEPS, ASKS, REDUCES, CONCATENATES):
@@ -272,8 +273,8 @@ def _propagate_use(program, state, use):
     elif kind == RESHAPES:
         made = aligned(layout, program.sizes[base], rank, program.sizes[op], program.rank[op])
         if made != UNSET and not _are_vectors(program, base, op):
-            urgent = URGENT if only_ones_differ(program, base, op) else 0
-            set_buffer(program, state, op, made, 0, urgent)
+            urgent = URGENT if only_ones_differ(program, base, op) else NO_FLAG
+            set_buffer(program, state, op, made, NO_FLAG, urgent)
     elif kind == TRANSPOSES:
         made = transposed(layout, program.dimensions[op], rank)
         set_buffer(program, state, op, made, MANDATORY, URGENT)
@@ -375,15 +376,15 @@ def _propagate_buffer(program, state, op):
                 set_use(program, state, use, layout, MANDATORY, URGENT)
         elif kind == BROADCASTS:
             read = filtered(layout, program.dimensions[op], read_rank, rank)
-            set_use(program, state, use, read, MANDATORY, 0)
+            set_use(program, state, use, read, MANDATORY, NO_FLAG)
         elif kind == RESHAPES:
             read = aligned(layout, program.sizes[op], rank, program.sizes[base], read_rank)
             if read != UNSET and not _are_vectors(program, base, op):
-                urgent = URGENT if only_ones_differ(program, base, op) else 0
-                set_use(program, state, use, read, 0, urgent)
+                urgent = URGENT if only_ones_differ(program, base, op) else NO_FLAG
+                set_use(program, state, use, read, NO_FLAG, urgent)
         elif kind == TRANSPOSES:
             read = untransposed(layout, program.dimensions[op], rank)
-            set_use(program, state, use, read, 0, URGENT)
+            set_use(program, state, use, read, NO_FLAG, URGENT)
     _propagate_to_readers(program, state, op)
 
 
@@ -398,4 +399,4 @@ def _propagate_to_readers(program, state, op):
         if state.source[use] != op or program.kind[reader] == GIVES:
             continue
         if not reads_twin(program, state, use):
-            set_use(program, state, use, state.buffers[op], 0, URGENT)
+            set_use(program, state, use, state.buffers[op], NO_FLAG, URGENT)
