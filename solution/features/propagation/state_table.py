@@ -296,7 +296,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 @cache
 def state_tables(backend: str) -> PerGraph[StateTable]:
     """Return a function from a whole graph (not pruned) to its StateTable. In training, tables of
-    large graphs are kept in files (solution.system.shelf), because each takes minutes, and all
+    large graphs are kept in files (solution.system.shelf), because each takes seconds, and all
     folds, seeds and cost models need the same tables."""
     return PerGraph(partial(_recall_states, backend=backend))
 
