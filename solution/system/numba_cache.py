@@ -1,4 +1,4 @@
-"""Choose the folder in which numba caches compiled functions.
+"""Choose the folder in which numba caches compiled functions, and say when it compiles.
 
 Numba recompiles a function if its file has changed, but not if a function it calls, in another
 file, has changed. After an update a simulator would then keep using old code. So the cache folder
@@ -8,7 +8,9 @@ __pycache__ cannot be written to, numba uses its default folder.
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 PACKAGE = Path(__file__).parent.parent
@@ -33,3 +35,33 @@ def find_cache(package: Path = PACKAGE) -> Path:
         for source in sorted((package / folder).glob("*.py")):
             state = crc32(source.name.encode() + b"\0" + source.read_bytes(), state)
     return package / "__pycache__" / f"numba-{state:08x}"
+
+
+@cache
+def announce_compiling() -> None:
+    """From now on, if numba compiles a function, say so once, on a terminal: it compiles when what
+    is compiled is first used, and a command seems to do nothing meanwhile. Worker processes say
+    nothing."""
+    from multiprocessing import parent_process
+
+    if parent_process() is not None:
+        return
+    from numba.core import event
+
+    from solution.system.progress import console
+
+    class Announcer(event.Listener):
+        is_new = True
+
+        def on_start(self, event: Any) -> None:
+            if self.is_new and console.is_terminal:
+                self.is_new = False
+                console.print(
+                    "Compiling for this machine, once after an installation or an update: "
+                    "up to a minute."
+                )
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Announcer())

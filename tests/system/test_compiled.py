@@ -1,6 +1,7 @@
 """What is kept beside the code, the commit, temporary folders and leftovers of killed commands."""
 
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -144,6 +145,24 @@ def test_what_is_compiled_is_kept_there(given: str | None, imported: str) -> Non
     code = f"import {imported}; print(numba.config.CACHE_DIR)"
     expected = given or str(find_cache())
     assert run_python(code, NUMBA_CACHE_DIR=given).stdout.strip() == expected
+
+
+def test_a_terminal_is_told_once_that_something_is_compiled() -> None:
+    code = (
+        "from numba import njit\n"
+        "from solution.system.numba_cache import announce_compiling\n"
+        "announce_compiling()\n"
+        "for _ in range(2): njit(lambda number: number + 1)(1)"
+    )
+    ours, terminal = pty.openpty()
+    try:
+        done = subprocess.run([sys.executable, "-c", code], stderr=terminal, check=False)
+        said = os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert done.returncode == 0 and said.count("Compiling") == 1
+    assert not run_python(code).stderr
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from solution.features.operations import NONE, find_operands, tensor_ranks
 from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
+from solution.system.numba_cache import announce_compiling
 
 CAPACITY = 8  # initial number of rows of the table of states, per instruction and use
 
@@ -47,6 +48,7 @@ class Propagation:
     """XLA's layout assignment, simulated for a whole (not pruned) graph with correct padding."""
 
     def __init__(self, graph: Graph, backend: Backend = CPU) -> None:
+        announce_compiling()
         self.graph = graph
         self.backend = backend
         self.instructions: Instructions = list_instructions(graph, backend)
