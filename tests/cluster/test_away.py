@@ -57,6 +57,15 @@ def read_predictions(run: Path) -> dict[str, bytes]:
     return found
 
 
+def copy_kernels(folder: Path) -> Path:
+    """Data of every fifth kernel of the sample, for what is no matter of their number."""
+    for path in sorted((SAMPLE / "npz" / "tile").rglob("*.npz"))[::5]:
+        copy = folder / path.relative_to(SAMPLE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    return folder
+
+
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An experiment of the user's and a file that it imports, in a folder only the driver has."""
@@ -240,11 +249,7 @@ def test_published_systems_are_fitted_on_nodes(cluster: Any, tmp_path: Path) -> 
     """As `make papers` does with --executor ray: the same scores."""
     settings = find_experiment("linear_ridge_001").ranker
     fits = [Fit("ridge", settings, "tile:xla", fold, 0, 0.0) for fold in range(2)]
-    for path in sorted((SAMPLE / "npz" / "tile").rglob("*.npz"))[::5]:
-        copy = tmp_path / "data" / path.relative_to(SAMPLE)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
-    stores = prepare(tmp_path / "data", tmp_path / "stores")
+    stores = prepare(copy_kernels(tmp_path / "data"), tmp_path / "stores")
     found = [
         compute(fits, stores, tmp_path / name, executor, "Fits")
         for name, executor in (
@@ -345,7 +350,8 @@ def test_of_two_runs_at_once_none_is_lost(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is first: what a command that succeeded has made is what the record says."""
-    words = ["run", SAMPLE, "--limit", "--workers", "1", "--store", f"{url}/s", "--run", f"{url}/r"]
+    words = ["run", copy_kernels(tmp_path / "data"), "--limit", "--workers", "1"]
+    words += ["--store", f"{url}/s", "--run", f"{url}/r"]
     names, programs = ("linear_ridge_001", "linear_lasso_001"), []
     for name in names:
         monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / name))
