@@ -20,6 +20,7 @@ import pytest
 
 from solution.system.errors import InputError
 from solution.system.files import holding
+from solution.training.executors import probing
 from solution.training.executors.base import Needs, Task
 from solution.training.executors.cluster import RETRIES, RayExecutor, choose_executor, fit_needs
 from tests.cluster.conftest import open_cluster
@@ -211,7 +212,9 @@ def test_a_password_is_not_shown() -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_who_listens_and_says_nothing_is_no_ray() -> None:
+def test_who_listens_and_says_nothing_is_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probing.SECONDS < 20  # what a user waits for
+    monkeypatch.setattr(probing, "SECONDS", 0.5)
     with create_server(("127.0.0.1", 0)) as server:
         address, begun = f"127.0.0.1:{server.getsockname()[1]}", time.monotonic()
         with pytest.raises(InputError, match=f"{address}: no Ray cluster answers there"):
