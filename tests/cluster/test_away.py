@@ -150,21 +150,20 @@ def test_a_lost_driver_loses_nothing_that_was_kept(
 
 
 def test_a_lost_head_loses_nothing_that_was_kept(
-    own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
+    cluster: Any, own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
 ) -> None:
-    """The command ends with a message; with a new cluster it goes on."""
+    """The command ends with a message; with another cluster it goes on."""
     run = tmp_path / "run"
     words = words_of_training(own, sample_store, run)
-    with open_cluster(1, head_seconds=3) as cluster:
-        process = TRAINING.start(*words, *away(cluster))
+    with open_cluster(1, head_seconds=3) as lost:
+        process = TRAINING.start(*words, *away(lost))
         wait_for(lambda: list_models(run), process)
-        cluster.head_node.kill_gcs_server()
+        lost.head_node.kill_gcs_server()
         _, error = process.communicate(timeout=LONGEST)
         assert process.returncode != 0
     assert "Traceback" not in error, error
     kept = {path: path.stat().st_mtime_ns for path in list_models(run)}
-    with open_cluster(1) as cluster:
-        fastslow_says(*words, *away(cluster))
+    fastslow_says(*words, *away(cluster))
     assert read_predictions(run) == alone
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
