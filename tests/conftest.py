@@ -32,8 +32,9 @@ WITH_NETS = (
 )  # fmt: skip
 
 # Groups of tests that take minutes. They are begun first: one that is begun last is waited for
-# while the other processes have nothing left to do. Ray waits much and stories never do.
-LONGEST = ("cluster", "story-0", "story-1", "compiled", "day", "training",
+# while the other processes have nothing left to do. Ray waits much and what numba compiles never
+# does; of test_away.py the last, a search for a TPU, needs what is compiled meanwhile.
+LONGEST = ("cluster", "compiled", "story-0", "story-1", "day", "training",
            "notebooks/test_kills.py", "test_readme.py")  # fmt: skip
 # Folders whose tests one process runs: what numba compiles, what needs nodes of Ray, and what
 # trains in workers, whose server each process would begin anew.

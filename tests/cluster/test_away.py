@@ -222,20 +222,6 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path, target: s
     assert list((tmp_path / "out" / "log").rglob("*.parquet"))
 
 
-def test_a_search_for_a_tpu_finds_the_same_on_nodes(cluster: Any, tmp_path: Path) -> None:
-    pytest.importorskip("libtpu")
-    program = tmp_path / "mlp.py"
-    program.write_text(DENSE, encoding="utf-8")
-    found = []
-    words = ["choose", program, "--target", "tpu:v3", "--over", "layouts", "--compile", "5"]
-    for name, where in (("here", []), ("there", away(cluster))):
-        fastslow_says(*words, "--out", tmp_path / name, *where)
-        trials = json.loads((tmp_path / name / "search.json").read_text())["trials"]
-        found.append([(one["name"], one["nanoseconds"], one["memory"]) for one in trials])
-    assert len(found[0]) == 6  # with the default
-    assert found[0] == found[1]
-
-
 def test_times_on_a_cluster_are_no_times(tmp_path: Path, fastslow: FastSlow) -> None:
     """Only a TPU's estimates are the same on every machine."""
     (tmp_path / "mlp.py").write_text(DENSE, encoding="utf-8")
@@ -401,3 +387,17 @@ def test_a_place_where_no_mirror_can_be_names_the_variable(
     words = f"The mirrors of buckets are kept in {tmp_path / place}: set FASTSLOW_MIRRORS"
     with pytest.raises(InputError, match=words), on_this_machine("s3://bucket/x", alone=alone):
         pass
+
+
+def test_a_search_for_a_tpu_finds_the_same_on_nodes(cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("libtpu")
+    program = tmp_path / "mlp.py"
+    program.write_text(DENSE, encoding="utf-8")
+    found = []
+    words = ["choose", program, "--target", "tpu:v3", "--over", "layouts", "--compile", "5"]
+    for name, where in (("here", []), ("there", away(cluster))):
+        fastslow_says(*words, "--out", tmp_path / name, *where)
+        trials = json.loads((tmp_path / name / "search.json").read_text())["trials"]
+        found.append([(one["name"], one["nanoseconds"], one["memory"]) for one in trials])
+    assert len(found[0]) == 6  # with the default
+    assert found[0] == found[1]
