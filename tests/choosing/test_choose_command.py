@@ -113,12 +113,12 @@ def test_the_same_command_resumes_a_search_and_other_settings_are_refused(
     for name in (CHOICE, MODULE):
         (out / name).write_text("of an earlier gain")
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
-    again = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
+    again = choose_program(path, bundle, out, Settings(6, rounds=1), notes.append)
     assert not (out / CHOICE).exists() and not (out / MODULE).exists()
     assert again.trials[:4] == first.trials and len(again.trials) == 6
     assert again.reference == first.reference
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
-    ended = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
+    ended = choose_program(path, bundle, out, Settings(6, rounds=1), notes.append)
     assert ended.verdict == again.verdict  # chance is not asked once more
     assert not (out / CHOICE).exists()
     twice = Settings(6, kinds=("options", "layouts", "options"), rounds=2)
@@ -128,10 +128,9 @@ def test_the_same_command_resumes_a_search_and_other_settings_are_refused(
         choose_program(path, bundle, out, Settings(6, seed=1), notes.append)
     with pytest.raises(InputError, match="not genetic"):
         choose_program(path, bundle, out, Settings(6, search="genetic"), notes.append)
-    other = choose_program(path, bundle, out, Settings(2, search="genetic", replace=True), print)
-    assert "genetic" in other.note
-    record = json.loads((out / RECORD).read_text())
-    assert record["identity"]["search"] == "genetic"
+    genetic = Settings(2, search="genetic", rounds=1, replace=True)
+    assert "genetic" in choose_program(path, bundle, out, genetic, print).note
+    assert json.loads((out / RECORD).read_text())["identity"]["search"] == "genetic"
     path.write_text("program = 3\n")
     with pytest.raises(InputError, match="expected.*`program`"):
         choose_program(path, bundle, out, Settings(6, replace=True), notes.append)
@@ -144,15 +143,15 @@ def test_fewer_measurements_keep_the_result_and_replace_keeps_files_of_the_user(
     path, out, bundle = tmp_path / "dense.py", tmp_path / "chosen", load_bundle()
     path.write_text(DENSE)
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
-    first = choose_program(path, bundle, out, Settings(6, rounds=2), print)
+    first = choose_program(path, bundle, out, Settings(6, rounds=1), print)
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
-    fewer = choose_program(path, bundle, out, Settings(2, rounds=2), print)
+    fewer = choose_program(path, bundle, out, Settings(2, rounds=1), print)
     assert (fewer.verdict, fewer.trials) == (first.verdict, first.trials)
     assert fewer.note.startswith(first.note) and "4" in fewer.note[len(first.note) :]
     assert (out / CHOICE).exists() and (out / MODULE).exists()
     (out / "repository").mkdir()
     (out / "repository" / "mine.py").write_text("mine")
-    afresh = Settings(2, rounds=2, replace=True)
+    afresh = Settings(2, rounds=1, replace=True)
     with locked(out, ""), pytest.raises(InputError, match="another process"):
         choose_program(path, bundle, out, afresh, print)
     assert (out / CHOICE).exists() and (out / RECORD).exists()

@@ -40,7 +40,7 @@ from solution.serving.bundle import load_bundle
 from solution.system.files import read_sealed, write_sealed
 from tests.conftest import FastSlow, assert_refused, assert_said
 from tests.made.timed import DENSE, HUGE, SCALAR, read_file, read_text
-from tests.processes import FASTSLOW
+from tests.processes import TRAINING
 
 V3 = TpuTarget("tpu:v3")
 # The default copies the convolution's result, and a chosen layout saves a part of that.
@@ -64,7 +64,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "images.py").write_text(IMAGES, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(folder / "cache"))
-        said = assert_said(FASTSLOW.run(*CHOOSE, "--compile", "6", "--over", "layouts", cwd=folder))
+        said = assert_said(TRAINING.run(*CHOOSE, "--compile", "6", "--over", "layouts", cwd=folder))
         (folder / "stdout.txt").write_text(said, encoding="utf-8")
         yield folder
 
@@ -142,9 +142,9 @@ def test_the_same_command_continues_and_other_settings_are_refused(chosen: Path)
     times = {"nanoseconds": [[200, 100], [201, 100], [202, 100]], "defect": ""}
     verdict = {**texts, **times, "device": "made chip", "choice": read(chosen, CHOICE)["choice"]}
     (chosen / "chosen" / "images" / VERDICT).write_text(json.dumps(verdict))
-    taken = FASTSLOW.run("choose", "--verdict", f"chosen/images/{VERDICT}", cwd=chosen)
+    taken = TRAINING.run("choose", "--verdict", f"chosen/images/{VERDICT}", cwd=chosen)
     assert "made chip" in assert_said(taken)
-    said = assert_said(FASTSLOW.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen))
+    said = assert_said(TRAINING.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen))
     assert "made chip: 2.010 times" in said
     assert "earlier choice" not in said and "nothing about tpu:v3" in said
     trials = read(chosen, RECORD)["trials"]
@@ -155,7 +155,7 @@ def test_the_same_command_continues_and_other_settings_are_refused(chosen: Path)
         (("--over", "layouts", "--seed", "1"), "seed"),
     ):
         assert expected in assert_refused(
-            FASTSLOW.run(*CHOOSE, "--compile", "8", *words, cwd=chosen)
+            TRAINING.run(*CHOOSE, "--compile", "8", *words, cwd=chosen)
         )
     assert read(chosen, RECORD)["trials"] == trials
     # a measurement is kept if the choice becomes another one
@@ -163,7 +163,7 @@ def test_the_same_command_continues_and_other_settings_are_refused(chosen: Path)
     assert journal.result is not None
     journal.result["choice"] = "before"
     journal.write()
-    said = assert_said(FASTSLOW.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen))
+    said = assert_said(TRAINING.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen))
     assert "For an earlier choice: Measured on made chip: 2.010 times" in said
     result = read(chosen, RECORD)["result"]
     assert result["measured"] == [] and len(result["earlier"]["before"]) == 1
@@ -173,12 +173,12 @@ def test_killed_it_continues_to_the_same_result(chosen: Path, tmp_path: Path) ->
     (tmp_path / "images.py").write_text(IMAGES, encoding="utf-8")
     words = [*CHOOSE, "--compile", "6", "--over", "layouts"]
     path = tmp_path / "chosen" / "images" / RECORD
-    process = FASTSLOW.start(*words, cwd=tmp_path, group=0)
+    process = TRAINING.start(*words, cwd=tmp_path, group=0)
     while process.poll() is None and not path.exists():
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert_said(FASTSLOW.run(*words, cwd=tmp_path))
+    assert_said(TRAINING.run(*words, cwd=tmp_path))
     found, whole = (
         [(trial["name"], trial["nanoseconds"]) for trial in read(folder, RECORD)["trials"][:7]]
         for folder in (tmp_path, chosen)
@@ -305,17 +305,17 @@ def test_bad_input_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
 
 def test_less_memory_is_searched_for_and_a_program_fits_nowhere(chosen: Path) -> None:
     words = ("--over", "layouts", "--memory")
-    assert_said(FASTSLOW.run(*CHOOSE, *words, "--compile", "3", "--out", "less", cwd=chosen))
+    assert_said(TRAINING.run(*CHOOSE, *words, "--compile", "3", "--out", "less", cwd=chosen))
     trials = json.loads((chosen / "less" / RECORD).read_text())["trials"]
     choice = json.loads((chosen / "less" / CHOICE).read_text())
     assert choice["chosen"]["memory_bytes"] == min(trial["memory"] for trial in trials)
     assert choice["chosen"]["memory_bytes"] < choice["default"]["memory_bytes"]
     (chosen / "huge.hlo").write_text(HUGE, encoding="utf-8")
     huge = ("choose", "huge.hlo", "--target", "tpu:v3", "--compile", "2", "--out", "huge")
-    said = assert_refused(FASTSLOW.run(*huge, cwd=chosen))
+    said = assert_refused(TRAINING.run(*huge, cwd=chosen))
     assert "--memory" in said and "15.48G" in said
     assert not (chosen / "huge" / CHOICE).exists()
-    assert "refused" in assert_said(FASTSLOW.run(*huge, *words, cwd=chosen))
+    assert "refused" in assert_said(TRAINING.run(*huge, *words, cwd=chosen))
     memory = {t["memory"] for t in json.loads((chosen / "huge" / RECORD).read_text())["trials"]}
     assert 48 << 30 in memory
 
@@ -323,7 +323,7 @@ def test_less_memory_is_searched_for_and_a_program_fits_nowhere(chosen: Path) ->
 def test_options_of_another_generation_are_searched(chosen: Path) -> None:
     (chosen / "dense.py").write_text(DENSE, encoding="utf-8")
     words = ("dense.py", "--target", "tpu:v5e", "--over", "options", "--compile", "2")
-    said = assert_said(FASTSLOW.run("choose", *words, cwd=chosen))
+    said = assert_said(TRAINING.run("choose", *words, cwd=chosen))
     assert "tpu:v5e" in said and "nothing was measured" in said
     record = json.loads((chosen / "chosen" / "dense" / RECORD).read_text())
     # each value of an option is tried alone first
@@ -336,5 +336,5 @@ def test_options_of_another_generation_are_searched(chosen: Path) -> None:
     path = chosen / "chosen" / "dense" / RECORD
     sealed = read_sealed(path, "a search")
     write_sealed(sealed | {"identity": sealed["identity"] | {"options": "tpu_fewer"}}, path)
-    assert "tpu_fewer" in assert_refused(FASTSLOW.run("choose", *words, cwd=chosen))
+    assert "tpu_fewer" in assert_refused(TRAINING.run("choose", *words, cwd=chosen))
     assert read_sealed(path, "a search")["trials"] == sealed["trials"]

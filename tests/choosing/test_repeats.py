@@ -29,7 +29,7 @@ from solution.system.files import read_sealed, write_sealed
 from tests.conftest import assert_refused, assert_said
 from tests.made.modules import dot, module, node, shape
 from tests.made.timed import read_text
-from tests.processes import FASTSLOW
+from tests.processes import TRAINING
 
 START = "import jax\nimport jax.numpy as jnp\n"  # of each of these programs
 # Three layers with attention; the first one reads the program's parameter.
@@ -221,7 +221,7 @@ def test_a_search_is_continued_and_another_one_is_refused(
     path = tmp_path / "chosen" / "dense" / RECORD
 
     def search(*more: str) -> Any:
-        return FASTSLOW.run(*words, *more, cwd=tmp_path)
+        return TRAINING.run(*words, *more, cwd=tmp_path)
 
     said = assert_said(search("--compile", "1"))
     assert "3 copies of a layer: 2 layouts are decided once" in said and "(of 6)" in said
