@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numba import typeof
 from safetensors.torch import save_file
 
 from solution.models.nets.checkpoint import SEAL, seal_tensors
@@ -130,6 +132,17 @@ def test_the_policy_learns_from_every_number_of_devices() -> None:
     instances = draw_instances((12, 4, 12))
     assert {len(asked.machine) for asked in instances} == set(NUMBERS)
     assert {asked.tasks for asked in instances} == {TASKS, TWO_TASKS}
+
+
+def test_workers_find_compiled_what_one_process_compiled() -> None:
+    """Numba compiles anew for arrays of another kind, and a worker gets its graph as bytes."""
+    (evaluator,) = make_evaluators([workloads.WORKLOADS["rnnlm-1x4"]], devices=(2,))
+    graph = evaluator.environment.graph
+    sent = pickle.loads(pickle.dumps(evaluator)).environment.graph
+    for name, array in vars(graph).items():
+        if isinstance(array, np.ndarray):
+            assert typeof(getattr(sent, name)) == typeof(array), name
+            assert not array.flags.writeable, name
 
 
 def test_workers_find_what_one_process_finds() -> None:

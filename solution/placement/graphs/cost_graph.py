@@ -7,9 +7,9 @@ again, until the number of different colours stops growing (Weisfeiler and Leman
 depth and colour keep their original order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,9 +106,15 @@ class CostGraph:
     numbers: np.ndarray  # (nodes,) int64: the node's number before nodes were sorted
 
     def __post_init__(self) -> None:
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
+        for field in fields(self):
+            if isinstance(value := getattr(self, field.name), np.ndarray):
                 value.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled graph. Pickling loses that arrays are read-only, and numba would
+        compile all functions again for writable ones."""
+        vars(self).update(state)
+        self.__post_init__()
 
     def __repr__(self) -> str:
         return f"CostGraph({self.name}, {self.num_nodes:,} nodes, {len(self.edges):,} edges)"
