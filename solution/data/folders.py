@@ -169,17 +169,16 @@ def choose_sample(folder: Path) -> Path | None:
     rows the topmost; None if there is none. They are searched below `folder`, and also in the two
     folders above if `folder` is called npz or npz_all. A mount may hold samples of other
     competitions, so the first row must be of a known collection."""
-    found = _find_samples(folder)
-    return max(found, key=_count_lines) if found else None
+    return max(_find_samples(folder), key=_count_lines, default=None)
 
 
 def describe_other_samples(folder: Path) -> list[str]:
     """Return a list with a warning if the data has further sample submissions that differ from the
     chosen one; else an empty list."""
-    chosen = choose_sample(folder)
-    if chosen is None:
+    found = _find_samples(folder)
+    if len(found) < 2:
         return []
-    found = [path for path in _find_samples(folder) if path != chosen]
+    chosen = max(found, key=_count_lines)
     others = [path for path in found if not filecmp.cmp(path, chosen, shallow=False)]
     if not others:
         return []

@@ -42,11 +42,7 @@ from solution.features.layout.tensors import KEEPING
 from solution.features.operations import NONE, find_operands
 from solution.features.propagation.canonical import UNSET, make_row_major, reads_across
 from solution.features.propagation.instructions import KEEPS, TRANSPOSES, Instructions
-from solution.features.propagation.orders import (
-    compiled,
-    row_major,
-    transposed,
-)
+from solution.features.propagation.orders import compiled, row_major, transposed
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.states import COPY, MADE, list_windows
 

@@ -15,11 +15,7 @@ from solution.features.propagation.instructions import (
     REDUCES,
     RESHAPES,
 )
-from solution.features.propagation.orders import (
-    UNSET,
-    compiled,
-    count_ones,
-)
+from solution.features.propagation.orders import UNSET, compiled, count_ones
 from solution.features.propagation.worklist import NONE, only_ones_differ
 
 BROADCAST, CONSTANT = OPCODE_IDS["broadcast"], OPCODE_IDS["constant"]

@@ -43,7 +43,7 @@ from solution.features.propagation.orders import (
 
 # Flags of a constraint. MANDATORY: it replaces an earlier one. URGENT: it is propagated first.
 # They are numbers of numpy, as numba compiles a function anew for each constant of Python.
-NO_FLAG, MANDATORY, URGENT = np.arange(3)
+NO_FLAG, MANDATORY, URGENT = np.array([0, 1, 2])
 # Indices into State.ends, whose comment says what each entry counts.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
